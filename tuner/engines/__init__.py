@@ -1,0 +1,1 @@
+"""Engines: what starts a configuration and replays traffic against it."""

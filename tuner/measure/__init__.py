@@ -1,0 +1,29 @@
+"""Measurement: does a replay meet the SLO, and how much load does a configuration carry."""
+
+from tuner.measure.capacity import STEP, Capacity, LoadGrid, Measure, Probe, find_capacity
+from tuner.measure.percentile import MIN_REQUESTS, interval_ranks, nearest_rank, p99_interval
+from tuner.measure.summary import achieved, finite, summarize
+from tuner.measure.verdict import GUARD, Judgement, Verdict, attainment, curtailment, guarded, judge
+
+__all__ = [
+    "GUARD",
+    "MIN_REQUESTS",
+    "STEP",
+    "Capacity",
+    "Judgement",
+    "LoadGrid",
+    "Measure",
+    "Probe",
+    "Verdict",
+    "achieved",
+    "attainment",
+    "curtailment",
+    "find_capacity",
+    "finite",
+    "guarded",
+    "interval_ranks",
+    "judge",
+    "nearest_rank",
+    "p99_interval",
+    "summarize",
+]

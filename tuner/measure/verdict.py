@@ -1,0 +1,125 @@
+"""The verdict on one replay: PASS, FAIL, CANNOT TELL or INVALID, and the figures behind it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tuner.measure.percentile import MIN_REQUESTS, nearest_rank, p99_interval
+from tuner.measure.stability import backlog_grows
+from tuner.replay.records import Replay
+from tuner.replay.stop import Curtailment
+from tuner.spec import Slo
+
+GUARD = 0.95
+"""PASS needs P99 <= GUARD x SLO, so that noise at the boundary is not what gets chosen."""
+
+
+class Verdict(StrEnum):
+    """What a replay says about the SLO."""
+
+    PASS = "PASS"  # noqa: S105
+    FAIL = "FAIL"
+    CANNOT_TELL = "CANNOT TELL"
+    INVALID = "INVALID"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One replay judged.
+
+    `passes` is the point verdict that the search goes by (P99 within the guarded SLO and no growing backlog);
+    `margin` is the largest log(P99 / limit) over the metrics; `p99_s` and `interval_s` are those of that
+    metric.
+    """
+
+    verdict: Verdict
+    passes: bool
+    offered_rps: float
+    margin: float
+    metric: str
+    p99_s: float
+    interval_s: tuple[float, float]
+    attainment: float
+    requests: int
+    failed: int
+    unstable: bool
+    reason: str
+    replay: Replay
+
+
+def guarded(slo: Slo) -> dict[str, float]:
+    """The limits that a passing replay stays within, in seconds by metric."""
+    return {metric: GUARD * limit for metric, limit in slo.limits().items()}
+
+
+def curtailment(slo: Slo, requests: int) -> Curtailment:
+    """When a replay of so many requests can be stopped because it cannot pass any more."""
+    return Curtailment.at(guarded(slo), requests)
+
+
+def judge(replay: Replay, slo: Slo) -> Judgement:
+    """Judge a replay against the SLO. A curtailed replay is FAIL: its verdict was certain."""
+    columns = {metric: replay.metric_s(metric) for metric in slo.limits()}
+    worst, margin, p99 = "e2e", -math.inf, nearest_rank(replay.e2e_s(), 0.99)
+    for metric, limit in slo.limits().items():
+        value = nearest_rank(columns[metric], 0.99)
+        this = math.log(max(value, 1e-9) / limit) if value < math.inf else math.inf
+        if this >= margin:
+            worst, margin, p99 = metric, this, value
+    interval = p99_interval(columns.get(worst, replay.e2e_s()))
+    limit = slo.limits().get(worst, math.inf)
+    unstable = backlog_grows(replay)
+    passes = (
+        not replay.stopped and not unstable and margin <= math.log(GUARD) and replay.invalid_reason is None
+    )
+    verdict, reason = _verdict(replay, passes, unstable, interval, GUARD * limit, worst)
+    return Judgement(
+        verdict=verdict,
+        passes=passes,
+        offered_rps=replay.offered_rps,
+        margin=margin,
+        metric=worst,
+        p99_s=p99,
+        interval_s=interval,
+        attainment=attainment(replay, slo),
+        requests=len(replay),
+        failed=int((~replay.ok).sum()),
+        unstable=unstable,
+        reason=reason,
+        replay=replay,
+    )
+
+
+def attainment(replay: Replay, slo: Slo) -> float:
+    """Share of the offered requests that meet every limit."""
+    good = replay.ok.copy()
+    for metric, limit in slo.limits().items():
+        good &= replay.metric_s(metric) <= limit
+    return float(good.mean()) if len(replay) else 0.0
+
+
+def _verdict(
+    replay: Replay, passes: bool, unstable: bool, interval: tuple[float, float], limit: float, metric: str
+) -> tuple[Verdict, str]:
+    low, high = interval
+    if replay.invalid_reason is not None:
+        return Verdict.INVALID, replay.invalid_reason
+    if replay.stopped:
+        return Verdict.FAIL, f"more than 1% of the requests are over {limit:.4g} s ({metric}); stopped there"
+    if unstable:
+        return Verdict.FAIL, "the backlog was still growing when the window ended"
+    if math.isinf(limit):
+        return Verdict.PASS, "no SLO given"
+    if low > limit:
+        return Verdict.FAIL, f"P99 of {metric} is over {limit:.4g} s with 95% confidence"
+    if high <= limit and passes:
+        return Verdict.PASS, f"P99 of {metric} is within {limit:.4g} s with 95% confidence"
+    n = len(replay)
+    if n < MIN_REQUESTS:
+        return (
+            Verdict.CANNOT_TELL,
+            f"{n} requests are too few for a bound on the P99 ({MIN_REQUESTS} are needed)",
+        )
+    return Verdict.CANNOT_TELL, f"the interval {low:.4g} to {high:.4g} s straddles {limit:.4g} s ({metric})"

@@ -1,0 +1,53 @@
+"""What a model weighs and costs: the figures that memory arithmetic and step times are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mla:
+    """Multi-head latent attention: what is kept per token and layer is `kv_lora_rank + rope_dim` values."""
+
+    kv_lora_rank: int
+    rope_dim: int
+    nope_dim: int
+    v_dim: int
+    q_lora_rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """A mixture of experts: `routed` of which `active` serve a token, beside `shared` ones."""
+
+    routed: int
+    active: int
+    shared: int
+    intermediate: int
+    dense_layers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """A model's shape. `weight_bits` are those of the linear layers (4 for AWQ and INT4, 16 for bf16).
+
+    `weight_bytes` is given where it is known from the checkpoint, and computed from the shape otherwise.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocab: int
+    max_model_len: int
+    dtype_bytes: int = 2
+    weight_bits: float = 16.0
+    quantization: str | None = None
+    mla: Mla | None = None
+    experts: Experts | None = None
+    tied_embeddings: bool = False
+    weight_bytes: int = 0
+    path: str | None = None

@@ -1,0 +1,74 @@
+"""A profile: what won, on what, how it was measured, and against what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tuner.space.config import LaunchConfig
+from tuner.spec import FlagValue
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A configuration's figures in the finals. `p99_s` is of the metric nearest to its limit, at
+    `throughput_rps`.
+
+    `flags` are those that the launch set, `command` the whole launch as an argument list.
+    """
+
+    flags: LaunchConfig
+    command: tuple[str, ...]
+    throughput_rps: float
+    output_tps: float
+    p99_s: float | None
+    p99_interval_s: tuple[float | None, float | None]
+    mean_s: float | None
+    users: int
+    kv_tokens: int
+    startup_s: float
+    effective: Mapping[str, FlagValue] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UsersRow:
+    """One line of the users' table: so many concurrent users, mean and P99 of end-to-end latency in
+    seconds.
+    """
+
+    users: int
+    default_mean_s: float | None
+    default_p99_s: float | None
+    tuned_mean_s: float | None
+    tuned_p99_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What is exported and deployed. `provenance` is `measured` or `simulated`; `window` the part of the
+    trace (as fractions of its length) and `start_rps` the load at which the finals began, so that
+    `kimi-tune simulate --find-max` can repeat them."""
+
+    study: str
+    gpu: str
+    model: str
+    vllm_version: str
+    slo: Mapping[str, float]
+    trace: Mapping[str, Any]
+    window: tuple[float, float]
+    start_rps: float
+    requests: int
+    seed: int
+    recommendation: str
+    winner: Measured
+    baseline: Measured
+    gain: float | None
+    provenance: str
+    driver: str | None = None
+    users_table: tuple[UsersRow, ...] = ()
+    created: str = ""
+    schema: int = SCHEMA_VERSION
