@@ -1,1 +1,7 @@
+"""GPUs: data-sheet figures, and which are here."""
 
+from tuner.hardware.catalogue import catalogue, find_gpu
+from tuner.hardware.detect import detect, driver_version
+from tuner.hardware.gpu import Gpu, Platform
+
+__all__ = ["Gpu", "Platform", "catalogue", "detect", "driver_version", "find_gpu"]
