@@ -31,7 +31,11 @@ class Experts:
 class ModelShape:
     """A model's shape. `weight_bits` are those of the linear layers (4 for AWQ and INT4, 16 for bf16).
 
-    `weight_bytes` is given where it is known from the checkpoint, and computed from the shape otherwise.
+    `scale_bits` is what scales and zero points add to each of those weights, in bits. `dense_bits` is set
+    where the linear layers other than the routed experts are stored otherwise (Kimi K2 in INT4 keeps
+    attention and shared experts in bf16: 16).
+    `weight_bytes` is given where it is known from the checkpoint, and 0 otherwise: figures.weight_bytes then
+    computes it from the shape. `path` is the model's folder where it was read from one.
     """
 
     name: str
@@ -51,3 +55,5 @@ class ModelShape:
     tied_embeddings: bool = False
     weight_bytes: int = 0
     path: str | None = None
+    scale_bits: float = 0.0
+    dense_bits: float | None = None
