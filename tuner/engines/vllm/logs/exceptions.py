@@ -1,0 +1,84 @@
+"""Python exceptions in a log: which are true causes, which are wrappers around them, which merely followed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_NAME = (
+    r"(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Expired|Timeout|Interrupt|Exit|OutOfResources|Unsupported|Failure"
+    r"|Group|Empty|Full)|(?:[a-z_]\w*\.)+[A-Z]\w*|Exception)"
+)
+_WITH_TEXT = re.compile(
+    rf"(?:^|(?<=[\s|>\]]))(?<!except )(?<!raise )(?P<name>{_NAME})(?:\([\w.]+\))?: (?P<text>\S.*)$"
+)
+_BARE = re.compile(
+    rf"(?:^|(?<=[\]|>:]\s)|(?<=\s))(?<!except )(?<!raise )(?<!as )(?<!import )(?<!class )(?P<name>{_NAME}):?$"
+)
+_HINTS = (
+    "Error",
+    "Exception",
+    "Expired",
+    "Timeout",
+    "Interrupt",
+    "Exit",
+    "Resources",
+    "Unsupported",
+    "Empty",
+    ".",
+)
+
+_WRAPPERS = re.compile(
+    r"See root cause above|Engine core initialization failed|WorkerProc initialization failed|See stack trace (?:above )?for"
+    r"|Engine process failed to start|failed to start\. See|Failed core proc|EngineCore encountered an issue"
+    r"|Worker failed with error|Engine core proc \S+ died|died unexpectedly|Background loop (?:has errored|is stopped|is not running)"
+    r"|Task finished unexpectedly|Cancelled by cancel scope|cancelled by"
+    r"|has no attribute '(?:workers|_?shutdown|engine_core|output_handler|resources|model_executor|driver_worker|rpc_broadcast_mq|_finalizer)'"
+    r"|leaked (?:semaphore|shared_memory)|generator didn't|Event loop is closed|EngineDead|MQLLMEngine"
+)
+_WRAPPER_NAMES = re.compile(
+    r"(?:Async)?Engine(?:Dead|GenerateE?)Error|EngineDeadError|MQEngineDeadError|ActorDiedError|ExceptionGroup"
+)
+_WEAK_NAMES = re.compile(
+    r"(?:^|\.)(?:KeyboardInterrupt|SystemExit|CancelledError|BrokenPipeError|EOFError|ConnectionResetError|StopAsyncIteration"
+    r"|ConnectionError|ClientDisconnect|GeneratorExit|ProcessLookupError|CalledProcessError|ChildFailedError|ModuleNotFoundError"
+    r"|ImportError)$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Thrown:
+    """An exception as a log shows it. `strength` 2: may be a cause; 1: mostly a consequence; 0: a wrapper."""
+
+    name: str
+    text: str
+    strength: int
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.text}" if self.text else self.name
+
+
+def thrown_in(body: str) -> Thrown | None:
+    """The exception that ends a traceback in this message, or None."""
+    if not any(hint in body for hint in _HINTS):
+        return None
+    match = _WITH_TEXT.search(body) or (_BARE.search(body) if len(body) < 300 else None)
+    if match is None:
+        return None
+    name, text = match["name"], match.groupdict().get("text") or ""
+    if _WRAPPER_NAMES.search(name) or _WRAPPERS.search(text):
+        return Thrown(name, text, 0)
+    return Thrown(name, text, 1 if _WEAK_NAMES.search(name) else 2)
+
+
+FAILED_START = re.compile(
+    r"(?:EngineCore|WorkerProc|Engine process|Worker|Engine core)\w* (?:failed to start|hit an exception|initialization failed)"
+    r"|Engine core initialization failed|Exception in worker \w+ while processing method (?:init|load|determine)"
+)
+DEATH = re.compile(
+    r"EngineCore encountered a fatal error|EngineDeadError|Engine core proc(?:ess)? \S* ?died|Engine process \(pid \d+\) died"
+    r"|engine is already dead|Background loop has errored|Task finished unexpectedly|died unexpectedly"
+    r"|EngineCore hit an exception|Terminating server process|ActorDiedError|Engine loop (?:is not running|has died)"
+    r"|process died with exit code|\bexit code: ?-\d+"
+)
+"""The engine, or a worker, is gone."""
