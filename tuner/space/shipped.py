@@ -1,0 +1,32 @@
+"""The search spaces that ship with the project, from a checkout or from an installed wheel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tuner.errors import BadRequest
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+def spaces_dir() -> Path:
+    """The folder of the shipped space files.
+
+    Raises:
+        BadRequest: it is missing.
+    """
+    for folder in (_PACKAGE / "search_spaces", _PACKAGE.parent / "search_spaces"):
+        if (folder / "default.yaml").is_file():
+            return folder
+    raise BadRequest(f"the search spaces are missing beside {_PACKAGE}", "install kimi-tune again")
+
+
+def shipped_spaces() -> dict[str, Path]:
+    """The shipped space files by name."""
+    return {path.stem: path for path in sorted(spaces_dir().glob("*.yaml"))}
+
+
+def space_for(gpu_name: str) -> Path:
+    """The shipped space of a GPU: its own file, else default.yaml."""
+    spaces = shipped_spaces()
+    return spaces.get(gpu_name.lower(), spaces["default"])
