@@ -8,17 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
 
 from tuner.spec import FlagValue
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 
 class ParameterKind(StrEnum):
@@ -50,6 +47,9 @@ class Parameter:
 
     def distribution(self) -> BaseDistribution:
         """The Optuna distribution; choices that Optuna does not store (lists) stand in it as JSON text."""
+        # Optuna takes half a second to import, which only a study needs.
+        from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
         if self.kind is ParameterKind.CHOICE:
             return CategoricalDistribution(tuple(_stored(choice) for choice in self.choices))
         if self.kind is ParameterKind.INT:

@@ -6,9 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-from optuna.distributions import BaseDistribution
+from typing import TYPE_CHECKING, Any
 
 from tuner.hardware.gpu import Gpu
 from tuner.models.shape import ModelShape
@@ -22,6 +20,9 @@ from tuner.space.space_file import canonical_flags, canonical_name, read_space_f
 from tuner.space.yaml_file import Entry
 from tuner.spec import FlagValue, digest
 from tuner.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 _PARALLEL = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
 
