@@ -1,6 +1,7 @@
 """Measurement: does a replay meet the SLO, and how much load does a configuration carry."""
 
 from tuner.measure.capacity import STEP, Capacity, LoadGrid, Measure, Probe, find_capacity
+from tuner.measure.loadtest import LoadTest, Send, UsersCapacity
 from tuner.measure.percentile import MIN_REQUESTS, interval_ranks, nearest_rank, p99_interval
 from tuner.measure.summary import achieved, finite, summarize
 from tuner.measure.verdict import GUARD, Judgement, Verdict, attainment, curtailment, guarded, judge
@@ -12,8 +13,11 @@ __all__ = [
     "Capacity",
     "Judgement",
     "LoadGrid",
+    "LoadTest",
     "Measure",
     "Probe",
+    "Send",
+    "UsersCapacity",
     "Verdict",
     "achieved",
     "attainment",

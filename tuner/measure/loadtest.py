@@ -1,0 +1,107 @@
+"""Load tests of one part of a trace: one replay, the highest load that passes, the most users that pass.
+
+The study, `replay` and `simulate` all measure through here, so that the same configuration on the same part of
+the trace gets the same figure whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tuner.measure.capacity import Capacity, LoadGrid, find_capacity
+from tuner.measure.verdict import Judgement, curtailment, judge
+from tuner.replay.records import Replay, Workload
+from tuner.replay.stop import Curtailment
+from tuner.spec import Slo
+from tuner.traces import NestedLoads, Trace
+
+Send = Callable[[Workload, Curtailment | None], Replay]
+"""Offers a workload to a server, real or simulated."""
+
+SPAN_OF_SLO = 3.0
+"""A replay lasts at least this many times the largest SLO, or a queue could grow unseen."""
+ROUNDS_A_USER = 4
+"""Requests that each user of a closed loop makes, at the least."""
+_MAX_USERS = 16384
+_USERS_TOLERANCE = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class UsersCapacity:
+    """`users` is the highest closed-loop number that passed (0: none); `tried` maps numbers to judgements."""
+
+    users: int
+    tried: dict[int, Judgement]
+
+
+class LoadTest:
+    """Loads made from one part of a trace, the same for every configuration.
+
+    Args:
+        trace: the part of the trace, arrivals from 0.
+        slo: what a replay is judged by.
+        requests: requests in a replay, at the least.
+        seed: of everything random in the loads.
+    """
+
+    def __init__(self, trace: Trace, slo: Slo, *, requests: int, seed: int = 0) -> None:
+        self.slo = slo
+        self.requests = requests
+        self.seed = seed
+        self.trace = trace
+        self.loads = NestedLoads(
+            trace, requests=requests, min_duration_s=SPAN_OF_SLO * slo.largest_s(), seed=seed
+        )
+        self.grid = LoadGrid(self.loads.natural_rps)
+
+    def at(self, send: Send, rps: float, *, curtail: bool = True) -> Judgement:
+        """One open-loop replay at a load, stopped early only where its verdict is certain."""
+        trace = self.loads.at(rps)
+        stop = curtailment(self.slo, len(trace)) if curtail and self.slo.limits() else None
+        return judge(send(Workload(trace), stop), self.slo)
+
+    def capacity(self, send: Send, start_rps: float | None = None, *, beat_start: bool = False) -> Capacity:
+        """The highest load that passes, searched from `start_rps` (default: the trace's own rate)."""
+        start = start_rps if start_rps is not None else self.loads.natural_rps
+        return find_capacity(lambda rps: self.at(send, rps), self.grid, start, beat_start=beat_start)
+
+    def with_users(self, send: Send, users: int, *, curtail: bool = True) -> Judgement:
+        """One closed-loop replay with so many users, each sending its next request when its last has ended."""
+        n = max(self.requests, ROUNDS_A_USER * users)
+        trace = NestedLoads(self.trace, requests=n, seed=self.seed).at(self.loads.natural_rps)
+        stop = curtailment(self.slo, len(trace)) if curtail and self.slo.limits() else None
+        return judge(send(Workload(trace, users=users), stop), self.slo)
+
+    def users(self, send: Send, start: int) -> UsersCapacity:
+        """The most users that pass, to 5%, by doubling and bisection from `start`."""
+        tried: dict[int, Judgement] = {}
+
+        def passes(users: int) -> bool:
+            if users not in tried:
+                tried[users] = self.with_users(send, users)
+            return tried[users].passes
+
+        low, high = 0, 0
+        guess = max(1, min(start, _MAX_USERS))
+        while high == 0:
+            if passes(guess):
+                low = guess
+                if guess >= _MAX_USERS:
+                    return UsersCapacity(low, tried)
+                guess = min(2 * guess, _MAX_USERS)
+            else:
+                high = guess
+        while low == 0 and high > 1:
+            guess = max(1, high // 2)
+            if passes(guess):
+                low = guess
+            else:
+                high = guess
+        while high - low > 1 and low > 0 and high / low > _USERS_TOLERANCE:
+            middle = (low + high) // 2
+            if passes(middle):
+                low = middle
+            else:
+                high = middle
+        return UsersCapacity(low, tried)
