@@ -1,0 +1,156 @@
+"""A vLLM server that is up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from tuner.engines.base import Progress, ServerFacts
+from tuner.engines.vllm import control, diagnose, metrics
+from tuner.engines.vllm.limits import Limits
+from tuner.engines.vllm.ready import Watched
+from tuner.engines.vllm.running import Running
+from tuner.engines.vllm.watch import ReplayWatch
+from tuner.replay import ClientOptions, Curtailment, Replay, Workload, replay_http
+from tuner.traces.trace import Trace
+
+WARM_UP_CLASSES = 8
+WARM_UP_OUTPUT_TOKENS = 32
+
+
+class VllmServer:
+    """One server of one configuration; `argv` is the command line that really ran."""
+
+    def __init__(
+        self, facts: ServerFacts, running: Running, watched: Watched, limits: Limits, options: ClientOptions
+    ) -> None:
+        self._facts = facts
+        self._running, self._watched, self._limits, self._options = running, watched, limits, options
+        self._replays = 0
+
+    @property
+    def facts(self) -> ServerFacts:
+        """What it said at start-up."""
+        return self._facts
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The argument list that was launched, address and name included."""
+        return self._running.command.argv
+
+    @property
+    def base_url(self) -> str:
+        """Where it answers."""
+        return f"http://127.0.0.1:{self._watched.port}"
+
+    @property
+    def served_name(self) -> str:
+        """The model's name for this trial."""
+        return self._watched.name
+
+    @property
+    def pid(self) -> int:
+        """The leader of its session."""
+        return self._running.handle.pid
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was noticed when it was stopped: memory or a port that did not come back."""
+        return tuple(self._running.notes)
+
+    def replay(
+        self, workload: Workload, stop: Curtailment | None = None, progress: Progress | None = None
+    ) -> Replay:
+        """Offer the workload from a cold prefix cache; the first time after a warm-up of every length class.
+
+        Every replay draws other prompts of the same lengths and prefixes, and the cache is emptied where the
+        server allows it.
+
+        Raises:
+            LaunchFailure: the server died or hung; it is stopped then.
+        """
+        if not self._replays:
+            self._send(warm_up(workload.trace))
+        self._replays += 1
+        before = self._metrics()
+        replay = self._send(workload, stop, progress)
+        return replace(replay, counters={**replay.counters, **self._metrics().since(before)})
+
+    def stop(self) -> None:
+        """Stop it and wait until processes, port and GPU memory are back; safe to call twice."""
+        self._running.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _send(
+        self, workload: Workload, stop: Curtailment | None = None, progress: Progress | None = None
+    ) -> Replay:
+        self._check_alive()
+        control.request(self._watched.port, "/reset_prefix_cache", method="POST")
+        self._seed = getattr(self, "_seed", 0) + 1
+        watch = ReplayWatch(self._watched, self._limits, on_failure=self._running.stop)
+
+        def tell(done: int, planned: int) -> None:
+            if watch.failure is not None:
+                raise watch.failure
+            if progress is not None:
+                progress(done, planned)
+
+        try:
+            with watch:
+                replay = replay_http(
+                    self.base_url,
+                    self.served_name,
+                    workload,
+                    stop=stop,
+                    progress=tell,
+                    options=self._options,
+                    seed=self._seed,
+                )
+        except BaseException:
+            self.stop()
+            raise
+        if watch.failure is not None:
+            raise watch.failure
+        self._check_alive()
+        return replay
+
+    def _check_alive(self) -> None:
+        code = self._running.poll()
+        if code is not None:
+            failure = diagnose.exited(self._watched.log, code, 0.0, serving=True)
+        elif control.request(self._watched.port, "/health", timeout_s=30.0)[0] == 503:
+            failure = diagnose.engine_dead(self._watched.log, 0.0)
+        else:
+            return
+        self.stop()
+        raise failure
+
+    def _metrics(self) -> metrics.Metrics:
+        return metrics.parse(control.request(self._watched.port, "/metrics", timeout_s=30.0)[1])
+
+
+def warm_up(trace: Trace) -> Workload:
+    """A few requests that touch every length class: quantiles of the prompt length, at once, short answers.
+
+    Kernels that are compiled on first use, and graphs that are loaded lazily, are then there.
+    """
+    order = np.argsort(trace.input_tokens, kind="stable")
+    ranks = np.linspace(0, len(order) - 1, min(WARM_UP_CLASSES, len(order))).round().astype(np.int64)
+    chosen = trace.take(np.sort(np.unique(order[ranks])))
+    return Workload(
+        replace(
+            chosen,
+            arrival_s=np.zeros(len(chosen)),
+            output_tokens=np.minimum(chosen.output_tokens, WARM_UP_OUTPUT_TOKENS).astype(np.int32),
+        )
+    )
