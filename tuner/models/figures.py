@@ -1,6 +1,6 @@
 """Bytes and FLOPs of a model, all computed from its shape.
 
-One multiply-add counts as two FLOPs. Norms are counted in bytes and left out of the FLOPs, biases are left out.
+One multiply-add counts as two FLOPs. Norms count in bytes, not in FLOPs; biases are left out.
 Formulae: the layers of Llama (grouped-query attention), DeepSeek-V2 (multi-head latent attention, arXiv
 2405.04434) and their mixtures of experts, as vLLM's model files build them.
 """

@@ -2,7 +2,9 @@
 
 from tuner.space.argv import rendered, to_argv
 from tuner.space.config import LaunchConfig
+from tuner.space.defaults import effective_defaults
 from tuner.space.feasible import feasible_share
+from tuner.space.fit import check_feasible, gpus_needed
 from tuner.space.flag import Flag, FlagKind
 from tuner.space.flags import (
     FlagTable,
@@ -12,23 +14,36 @@ from tuner.space.flags import (
     shipped_versions,
 )
 from tuner.space.installed import Installed, find_vllm
+from tuner.space.memory import MemoryModel, MemoryPlan, capture_sizes, plan_memory
 from tuner.space.parameter import Parameter, ParameterKind
+from tuner.space.refusal import FlagBound, Refusal
+from tuner.space.rules import Rules
 from tuner.space.space import SearchSpace, load_space
 
 __all__ = [
     "Flag",
+    "FlagBound",
     "FlagKind",
     "FlagTable",
     "Installed",
     "LaunchConfig",
+    "MemoryModel",
+    "MemoryPlan",
     "Parameter",
     "ParameterKind",
+    "Refusal",
+    "Rules",
     "SearchSpace",
+    "capture_sizes",
+    "check_feasible",
+    "effective_defaults",
     "feasible_share",
     "find_vllm",
     "flag_table",
+    "gpus_needed",
     "installed_flag_table",
     "load_space",
+    "plan_memory",
     "quality_flags",
     "rendered",
     "shipped_versions",
