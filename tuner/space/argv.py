@@ -15,6 +15,11 @@ _OFFLOADING = "kv-offloading-size"
 _OFFLOADING_SINCE = parse_version("0.18.0")
 
 
+def offloading_flag(version: str) -> str:
+    """The flag that takes host memory for the KV cache, in GiB: swap-space up to 0.17, kv-offloading-size."""
+    return _OFFLOADING if parse_version(version) >= _OFFLOADING_SINCE else SWAP
+
+
 def rendered(config: Mapping[str, FlagValue], version: str) -> dict[str, FlagValue]:
     """The flags that are really passed to this vLLM, sorted by name.
 
@@ -27,7 +32,7 @@ def rendered(config: Mapping[str, FlagValue], version: str) -> dict[str, FlagVal
     passed = {name: value for name, value in config.items() if value is not None}
     size = passed.pop(SWAP, None)
     if size:
-        name = _OFFLOADING if parse_version(version) >= _OFFLOADING_SINCE else SWAP
+        name = offloading_flag(version)
         if name in passed:
             what = f"swap-space and {name} are both set"
             raise BadRequest(what, f"vLLM {version} knows one of them: set one")

@@ -31,7 +31,7 @@ def with_type(flag: Flag, node: ast.expr) -> Flag:
     """The flag with the parser that `type=` names."""
     text = ast.unparse(node)
     if isinstance(node, ast.Lambda):
-        return flag
+        return replace(flag, folded="lower()" in text)
     if "json.loads" in text or "union_dict_and_str" in text:
         return replace(flag, kind=FlagKind.JSON)
     if _READABLE in text:

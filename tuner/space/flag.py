@@ -28,7 +28,7 @@ class Flag:
     """A flag by vLLM's own name without the dashes.
 
     `listed` flags take several words, each of the flag's kind, `repeated` ones one word each time. `bare`
-    flags may stand without their value.
+    flags may stand without their value. `folded` choices are read without regard to case and "-" or "_".
     `readable` integers may be written 4k or 1M, `auto` is a word taken beside numbers. `low` and `high` bound
     numbers, exclusive where `open_low` or `open_high`. `default` is None where vLLM works it out at start-up.
     """
@@ -40,6 +40,7 @@ class Flag:
     nullable: bool = False
     listed: bool = False
     repeated: bool = False
+    folded: bool = False
     negatable: bool = True
     bare: bool = False
     readable: bool = False
@@ -104,6 +105,8 @@ class Flag:
             if isinstance(value, bool | float | Mapping | list | tuple):
                 return "takes a word"
             value = value if self.choices and value in self.choices else str(value)
+            if self.folded:
+                value = str(value).lower().replace("-", "_")
         elif isinstance(value, bool) or not isinstance(value, int | float):
             if not (self.readable and isinstance(value, str) and _readable(value)):
                 return f"takes {_WORDS[self.kind]}"
@@ -129,6 +132,7 @@ _PLAIN = (
     "nullable",
     "listed",
     "repeated",
+    "folded",
     "negatable",
     "bare",
     "readable",

@@ -27,6 +27,10 @@ def shipped_spaces() -> dict[str, Path]:
 
 
 def space_for(gpu_name: str) -> Path:
-    """The shipped space of a GPU: its own file, else default.yaml."""
+    """The shipped space of a GPU: its own file, else that of its family and memory ("H100-PCIe-80G" and
+    "H100-80G-PCIe" take h100-80g.yaml), else default.yaml.
+    """
     spaces = shipped_spaces()
-    return spaces.get(gpu_name.lower(), spaces["default"])
+    family, *rest = gpu_name.lower().split("-")
+    names = ["-".join([family, *rest]), *(f"{family}-{part}" for part in rest), "default"]
+    return next(spaces[name] for name in names if name in spaces)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuner.hardware.gpu import Gpu
 from tuner.models.shape import ModelShape
-from tuner.space.argv import SWAP
+from tuner.space.argv import SWAP, offloading_flag
 from tuner.space.config import LaunchConfig
 from tuner.space.flags import FlagTable, flag_table
 from tuner.space.parameter import Parameter, same
@@ -129,8 +129,12 @@ def load_space(
     set_flags = {
         name: value for name, value in flags.items() if value is not None and (name != SWAP or value)
     }
-    notes = (*file.notes, *(f"{old!r} is read as {new!r}" for old, new in _renamed(fixed, known)))
-    return SearchSpace(tuple(found.values()), LaunchConfig.of(set_flags), file.source, notes)
+    notes = [*file.notes, *(f"{old!r} is read as {new!r}" for old, new in _renamed(fixed, known))]
+    if (SWAP in found or set_flags.get(SWAP)) and known.get(SWAP) is None:
+        notes.append(
+            f"swap-space: {known.gone.get(SWAP, 'gone')}; it is passed as {offloading_flag(version)}"
+        )
+    return SearchSpace(tuple(found.values()), LaunchConfig.of(set_flags), file.source, tuple(notes))
 
 
 def _in_force(parameter: Parameter, effective: Mapping[str, FlagValue]) -> FlagValue:
