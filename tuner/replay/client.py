@@ -51,7 +51,8 @@ def replay_http(
 
     Open loop: every request goes out at its time, whatever is still unanswered. Closed loop
     (`workload.users`): every user sends the next request when the last has ended. `stop` ends the replay as
-    soon as its verdict is certain. `seed` decides the prompts; another seed shares no prefix.
+    soon as its verdict is certain. `seed` decides the prompts; another seed shares no prefix. What `progress`
+    raises ends the replay and is raised here.
 
     Raises:
         BadRequest: the URL is wrong or the server refuses every kind of prompt.
@@ -202,11 +203,12 @@ class _Run:
             else:
                 self._loop.call_later(_LEAD_S, self._begin_users)
             ticker = self._loop.create_task(self._tick())
+            ticker.add_done_callback(self._ticked)
             await self._finished
         finally:
             if ticker is not None:
                 ticker.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
+                with contextlib.suppress(asyncio.CancelledError, Exception):  # _ticked has passed it on
                     await ticker
             await pool.close()
 
@@ -361,6 +363,11 @@ class _Run:
                 self._pool.tidy()
                 if self._progress is not None:
                     self._progress(self.ended, self.n)
+
+    def _ticked(self, ticker: asyncio.Task[None]) -> None:
+        """An error raised by the progress callback ends the replay: its caller wants out."""
+        if not ticker.cancelled() and (error := ticker.exception()) and not self._finished.done():
+            self._finished.set_exception(error)
 
     def _stalled(self) -> None:
         before = clock() - self.options.stall_s
