@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tuner.hardware import Gpu
 from tuner.models import ModelShape
@@ -14,11 +13,15 @@ from tuner.spec import FlagValue
 
 AUTO = 0
 """`max_model_len` where vLLM fits it to the memory (`auto` or -1)."""
+_AUTO = ("auto", "-1", -1)
+_COUNTS = ("max-num-seqs", "max-num-batched-tokens", "block-size", "max-model-len")
 _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def whole(value: object) -> int | None:
     """A whole number of tokens or sequences; vLLM also reads "8k" (thousands) and "8K" (1024s)."""
+    if type(value) is int or value is None:
+        return value
     if isinstance(value, str):
         text = value.strip()
         factor = _SUFFIXES.get(text[-1:], 1)
@@ -31,23 +34,25 @@ def whole(value: object) -> int | None:
     return None
 
 
-def _number(value: object) -> float | None:
+def _number(value: object, default: float) -> float:
     try:
-        return float(value) if isinstance(value, int | float | str) else None
+        found = float(value) if isinstance(value, int | float | str) else default
     except ValueError:
-        return None
+        return default
+    return found if found == found else default
 
 
 def truth(value: object, default: bool) -> bool:
     """A switch; None leaves it to the default."""
+    if type(value) is bool:
+        return value
     if value is None:
         return default
     return value.strip().lower() in ("true", "1", "yes") if isinstance(value, str) else bool(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Effective:
-    """A configuration in numbers. `max_model_len` AUTO: fitted to memory. `kv_bytes` None: as the model."""
+class Effective(NamedTuple):
+    """A configuration in numbers. `max_model_len` AUTO: fitted to memory."""
 
     max_num_seqs: int
     max_num_batched_tokens: int
@@ -59,7 +64,7 @@ class Effective:
     data_parallel: int
     chunked_prefill: bool
     eager: bool
-    kv_bytes: float | None
+    kv_fp8: bool
     kv_cache_memory_bytes: int | None
     capture_sizes: tuple[int, ...] | None
     max_capture_size: int | None
@@ -70,48 +75,60 @@ class Resolver:
 
     def __init__(self, gpu: Gpu, shape: ModelShape, version: str) -> None:
         self.defaults: Mapping[str, Any] = effective_defaults(gpu, shape, version)
+        self._counts = {flag: int(self.defaults[flag]) for flag in _COUNTS}
+        self._utilization = float(self.defaults["gpu-memory-utilization"])
 
     def __call__(self, config: Mapping[str, FlagValue]) -> Effective:
         """The effective values. A value of the wrong type counts as not set: the flag table refuses it."""
         flags = dict(config.items_) if isinstance(config, LaunchConfig) else config
-        get, defaults = flags.get, self.defaults
-
-        def count(flag: str) -> int:
-            found = whole(get(flag))
-            return int(defaults[flag]) if found is None else found
-
+        get, counts = flags.get, self._counts
         length = get("max-model-len")
-        max_model_len = AUTO if length in ("auto", "-1", -1) else count("max-model-len")
-        batched = whole(get("max-num-batched-tokens"))
-        seqs = whole(get("max-num-seqs"))
-        factor = 2 if get("performance-mode") == "throughput" else 1
+        max_model_len = AUTO if length in _AUTO else _count(length, counts["max-model-len"])
         chunked = truth(get("enable-chunked-prefill"), True)
-        batched_set = batched is not None
-        if batched is None:
-            batched = int(defaults["max-num-batched-tokens"]) * factor
-            if not chunked:
-                batched = max(batched, max_model_len)
-        if seqs is None:
-            seqs = int(defaults["max-num-seqs"]) * factor
-            seqs = min(seqs, batched) if batched_set else seqs
-        utilization = _number(get("gpu-memory-utilization"))
+        seqs, batched = whole(get("max-num-seqs")), whole(get("max-num-batched-tokens"))
+        if seqs is None or batched is None:
+            throughput = get("performance-mode") == "throughput"
+            seqs, batched = self._batch(
+                seqs, batched, 2 if throughput else 1, 0 if chunked else max_model_len
+            )
+        utilization = get("gpu-memory-utilization")
+        if type(utilization) is not float:
+            utilization = _number(utilization, self._utilization)
         sizes = get("cudagraph-capture-sizes")
+        kv_dtype = get("kv-cache-dtype")
         return Effective(
-            max_num_seqs=seqs,
-            max_num_batched_tokens=batched,
-            block_size=count("block-size"),
-            max_model_len=max_model_len,
-            utilization=float(defaults["gpu-memory-utilization"]) if utilization is None else utilization,
-            tensor_parallel=count("tensor-parallel-size"),
-            pipeline_parallel=count("pipeline-parallel-size"),
-            data_parallel=count("data-parallel-size"),
-            chunked_prefill=chunked,
-            eager=truth(get("enforce-eager"), False),
-            kv_bytes=1.0 if str(get("kv-cache-dtype")).startswith("fp8") else None,
-            kv_cache_memory_bytes=whole(get("kv-cache-memory-bytes")) or None,
-            capture_sizes=_sizes(sizes) if isinstance(sizes, list | tuple) else None,
-            max_capture_size=whole(get("max-cudagraph-capture-size")),
+            seqs,
+            batched,
+            _count(get("block-size"), counts["block-size"]),
+            max_model_len,
+            utilization,
+            _count(get("tensor-parallel-size"), 1),
+            _count(get("pipeline-parallel-size"), 1),
+            _count(get("data-parallel-size"), 1),
+            chunked,
+            truth(get("enforce-eager"), False),
+            isinstance(kv_dtype, str) and kv_dtype.startswith("fp8"),
+            whole(get("kv-cache-memory-bytes")) or None,
+            _sizes(sizes) if isinstance(sizes, list | tuple) else None,
+            whole(get("max-cudagraph-capture-size")),
         )
+
+    def _batch(self, seqs: int | None, batched: int | None, factor: int, least: int) -> tuple[int, int]:
+        """What vLLM takes where one of both is not set: its defaults (doubled in throughput mode), no fewer
+        tokens than a whole prompt needs, no more sequences than tokens.
+        """
+        if batched is None:
+            batched = max(self._counts["max-num-batched-tokens"] * factor, least)
+        if seqs is None:
+            seqs = min(self._counts["max-num-seqs"] * factor, batched)
+        return seqs, batched
+
+
+def _count(value: object, default: int) -> int:
+    if value is None:
+        return default
+    found = whole(value)
+    return default if found is None else found
 
 
 def _sizes(values: Any) -> tuple[int, ...]:

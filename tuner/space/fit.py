@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tuner.errors import Infeasible
 from tuner.hardware import Gpu, Platform
 from tuner.models import ModelShape, weight_bytes
-from tuner.space.footprint import GIB, loaded_weights_gib
+from tuner.space.footprint import GIB, Footprint
 from tuner.space.memory import MemoryModel, MemoryPlan
 
 _RECENT = "0.21.0"
@@ -76,7 +76,7 @@ def _marketed_gb(gpu: Gpu) -> float:
 
 def _what_would_do(gpu: Gpu, shape: ModelShape, version: str) -> str:
     if gpu.platform is Platform.CPU:
-        return f"it needs {loaded_weights_gib(shape, 1):.0f} GiB and more: take a smaller model"
+        return f"it needs {Footprint.of(shape, 1).weights_gib:.0f} GiB and more: take a smaller model"
     needed = gpus_needed(gpu, shape, version)
     if needed is None:
         return f"{_MOST_GPUS} of them would not do either: take a larger GPU or a smaller build of the model"

@@ -7,16 +7,16 @@
 
 from __future__ import annotations
 
-import math
 import os
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tuner.hardware import Gpu, Platform
-from tuner.models import ModelShape, kv_bytes_per_token_per_card
+from tuner.models import ModelShape
 from tuner.space.effective import Effective, Resolver
-from tuner.space.footprint import GIB, forward_gib, graph_gib, loaded_weights_gib, sampler_gib
-from tuner.space.graphs import capture_sizes as capture_sizes
+from tuner.space.footprint import GIB, Footprint
+from tuner.space.graphs import capture_sizes, effective_capture_sizes
 from tuner.space.versions import at_least
 from tuner.spec import FlagValue
 
@@ -29,6 +29,8 @@ _COLLECTIVES_GIB = 0.6
 # A CPU server's Python and torch, beside the weights, as its resident set shows.
 _CPU_PROCESS_GIB = 1.2
 _CPU_KV_ENV = "VLLM_CPU_KVCACHE_SPACE"
+CPU_KV_GIB = 1.0
+"""The KV cache of a CPU server that the tuner starts where the user's environment does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,34 +74,45 @@ class MemoryModel:
         self.resolve = Resolver(gpu, shape, version)
         self._graphs_inside = at_least(version, "0.20.2")
         self._cpu = gpu.platform is Platform.CPU
+        self._footprints: dict[tuple[int, int], Footprint] = {}
 
     def plan(self, config: Mapping[str, FlagValue]) -> MemoryPlan:
         """The memory of a configuration; flags that it leaves out take vLLM's defaults."""
         return self.plan_effective(self.resolve(config))
 
+    def footprint(self, values: Effective) -> Footprint:
+        """What one rank of this configuration holds, by the units that its flags multiply."""
+        split = (max(1, values.tensor_parallel), max(1, values.pipeline_parallel))
+        found = self._footprints.get(split)
+        if found is None:
+            found = self._footprints[split] = Footprint.of(self.shape, *split)
+        return found
+
     def plan_effective(self, values: Effective) -> MemoryPlan:
         """The memory of effective values."""
-        tp = max(1, values.tensor_parallel)
-        weights = loaded_weights_gib(self.shape, tp, max(1, values.pipeline_parallel))
-        weights += self.correction.weights_gib
-        per_token = kv_bytes_per_token_per_card(self.shape, tp, values.kv_bytes)
-        per_token /= max(1, values.pipeline_parallel)
+        card = self.footprint(values)
+        weights = card.weights_gib + self.correction.weights_gib
+        activation = graphs = outside = 0.0
         if self._cpu:
-            parts = (0.0, 0.0, _CPU_PROCESS_GIB)
+            other = _CPU_PROCESS_GIB
             available = self._cpu_kv_gib(values, weights)
-            outside = 0.0
         else:
-            graphs = 0.0 if values.eager else graph_gib(self.shape, values, self.version)
-            inside, outside = (graphs, 0.0) if self._graphs_inside else (0.0, graphs)
-            other = _OTHER_GIB + (_COLLECTIVES_GIB if tp > 1 else 0.0)
-            parts = (self._activation_gib(values, tp), inside, other)
+            activation = self._activation_gib(values, card)
+            graphs = self._graph_gib(values, card)
+            if not self._graphs_inside:
+                graphs, outside = 0.0, graphs
+            other = _OTHER_GIB if values.tensor_parallel <= 1 else _OTHER_GIB + _COLLECTIVES_GIB
             if values.kv_cache_memory_bytes is not None:
                 available = values.kv_cache_memory_bytes / GIB
             else:
-                available = values.utilization * self.gpu.memory_gib - weights - sum(parts)
+                used = weights + activation + graphs + other
+                available = values.utilization * self.gpu.memory_gib - used
+        per_token = card.kv_bytes_per_token_fp8 if values.kv_fp8 else card.kv_bytes_per_token
         block = max(1, values.block_size)
-        blocks = max(0, math.floor(available * GIB / (per_token * block)))
-        return MemoryPlan(weights, *parts, available, blocks * block, block, blocks, outside)
+        blocks = max(0, int(available * GIB / (per_token * block)))
+        return MemoryPlan(
+            weights, activation, graphs, other, available, blocks * block, block, blocks, outside
+        )
 
     def calibrated(
         self,
@@ -118,40 +131,51 @@ class MemoryModel:
             weights_gib: "Model loading took" in GiB, where known.
         """
         values = self.resolve(config)
-        tp = max(1, values.tensor_parallel)
         if self._cpu or values.kv_cache_memory_bytes is not None:
             return self  # such a size was asked for: it teaches nothing
+        card = self.footprint(values)
         if kv_gib is None:
             if not kv_tokens:
                 return self
-            kv_gib = kv_tokens * kv_bytes_per_token_per_card(self.shape, tp, values.kv_bytes) / GIB
+            per_token = card.kv_bytes_per_token_fp8 if values.kv_fp8 else card.kv_bytes_per_token
+            kv_gib = kv_tokens * per_token / GIB
         learned = self.correction
         if weights_gib is not None:
-            loaded = loaded_weights_gib(self.shape, tp, max(1, values.pipeline_parallel))
-            learned = replace(learned, weights_gib=weights_gib - loaded)
+            learned = replace(learned, weights_gib=weights_gib - card.weights_gib)
         model = MemoryModel(self.gpu, self.shape, self.version, learned)
         missing = model.plan_effective(values).kv_gib - kv_gib
-        if forward_gib(self.shape, values, tp) + learned.forward_gib >= (
-            sampler_gib(self.shape, values) + learned.sampler_gib
-        ):
+        forward, sampler = model._peaks_gib(values, card)
+        if forward >= sampler:
             learned = replace(learned, forward_gib=learned.forward_gib + missing)
         else:
             learned = replace(learned, sampler_gib=learned.sampler_gib + missing)
         return MemoryModel(self.gpu, self.shape, self.version, learned)
 
-    def _activation_gib(self, values: Effective, tp: int) -> float:
-        forward = forward_gib(self.shape, values, tp) + self.correction.forward_gib
-        return max(0.0, forward, sampler_gib(self.shape, values) + self.correction.sampler_gib)
+    def _peaks_gib(self, values: Effective, card: Footprint) -> tuple[float, float]:
+        tokens = values.max_num_batched_tokens
+        return (
+            card.forward_gib(tokens) + self.correction.forward_gib,
+            card.sampler_gib(values.max_num_seqs, tokens) + self.correction.sampler_gib,
+        )
+
+    def _activation_gib(self, values: Effective, card: Footprint) -> float:
+        """The profiling run's peak, which its forward pass or its sampler sets."""
+        return max(0.0, *self._peaks_gib(values, card))
+
+    def _graph_gib(self, values: Effective, card: Footprint) -> float:
+        sizes = effective_capture_sizes(values, self.version)
+        return card.graph_gib(len(sizes), bisect_right(sizes, values.max_num_seqs))
 
     def _cpu_kv_gib(self, values: Effective, weights: float) -> float:
-        """The CPU worker's rule: an explicit size, else the share of the host's memory less what is used
-        (vllm/v1/worker/cpu_worker.py)."""
+        """The size asked for by flag or environment (vllm/v1/worker/cpu_worker.py), as far as the host's
+        memory goes.
+        """
         if values.kv_cache_memory_bytes is not None:
-            return values.kv_cache_memory_bytes / GIB
-        space = os.environ.get(_CPU_KV_ENV, "")
-        if space.isdigit() and int(space):
-            return float(space)
-        return values.utilization * self.gpu.memory_gib - weights - _CPU_PROCESS_GIB
+            asked = values.kv_cache_memory_bytes / GIB
+        else:
+            space = os.environ.get(_CPU_KV_ENV, "")
+            asked = float(space) if space.isdigit() and int(space) else CPU_KV_GIB
+        return min(asked, self.gpu.memory_gib - weights - _CPU_PROCESS_GIB)
 
 
 def plan_memory(gpu: Gpu, shape: ModelShape, config: Mapping[str, FlagValue], version: str) -> MemoryPlan:

@@ -172,13 +172,13 @@ def _gpus(case: _Case) -> Refusal | None:
 @_rule
 def _weights(case: _Case) -> Refusal | None:
     plan, budget = case.plan, _budget_gib(case)
-    if plan.weights_gib > budget:
-        reason = (
-            f"{plan.weights_gib:.1f} GiB of weights do not fit the {budget:.1f} GiB that "
-            f"gpu-memory-utilization {case.values.utilization:g} gives of {case.gpu.name}"
-        )
-        return _refuse("weights", reason, "gpu-memory-utilization", min=_needed_share(case))
-    return None
+    if plan.weights_gib <= budget or case.values.kv_cache_memory_bytes is not None:
+        return None
+    reason = f"{plan.weights_gib:.1f} GiB of weights do not fit the {budget:.1f} GiB "
+    if case.gpu.platform is Platform.CPU:
+        return Refusal("weights", f"{reason}of this host")
+    reason += f"that gpu-memory-utilization {case.values.utilization:g} gives of {case.gpu.name}"
+    return _refuse("weights", reason, "gpu-memory-utilization", min=_needed_share(case))
 
 
 @_rule
@@ -191,6 +191,8 @@ def _kv_memory(case: _Case) -> Refusal | None:
         f"{plan.weights_gib:.1f}, activations {plan.activation_gib:.1f}, graphs and CUDA "
         f"{plan.graph_gib + plan.other_gib:.1f}"
     )
+    if case.gpu.platform is Platform.CPU or case.values.kv_cache_memory_bytes is not None:
+        return Refusal("kv-memory", reason)
     return _refuse("kv-memory", reason, "gpu-memory-utilization", min=_needed_share(case))
 
 
@@ -222,6 +224,9 @@ def _graphs_outside(case: _Case) -> Refusal | None:
 
 
 def _budget_gib(case: _Case) -> float:
+    """What vLLM may use of a card; of the whole host on a CPU."""
+    if case.gpu.platform is Platform.CPU:
+        return case.gpu.memory_gib
     return case.values.utilization * case.gpu.memory_gib
 
 
