@@ -1,1 +1,26 @@
+"""Profiles: what won and how it was measured, and every form that deploys it."""
 
+from tuner.profiles.codec import (
+    measured_from_json,
+    measured_to_json,
+    profile_from_json,
+    profile_to_json,
+)
+from tuner.profiles.exporters import export, formats
+from tuner.profiles.files import load_profile, save_profile
+from tuner.profiles.profile import SCHEMA_VERSION, Measured, Profile, UsersRow
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Measured",
+    "Profile",
+    "UsersRow",
+    "export",
+    "formats",
+    "load_profile",
+    "measured_from_json",
+    "measured_to_json",
+    "profile_from_json",
+    "profile_to_json",
+    "save_profile",
+]

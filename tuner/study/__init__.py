@@ -1,1 +1,32 @@
+"""The study: which configuration next, what Optuna is told, the finals, going on after an interruption."""
 
+from tuner.study.job import Job, Options, RuleBook, Space
+from tuner.study.listing import StudyEntry, list_studies, profile_path
+from tuner.study.loop import tune
+from tuner.study.names import fresh_name, study_name
+from tuner.study.plan import make_plan
+from tuner.study.records import Observer, Plan, TrialRecord, TuneResult
+from tuner.study.storage import StudyPlace, exists
+from tuner.study.windows import FINALS_WINDOW, SEARCH_WINDOW
+
+__all__ = [
+    "FINALS_WINDOW",
+    "SEARCH_WINDOW",
+    "Job",
+    "Observer",
+    "Options",
+    "Plan",
+    "RuleBook",
+    "Space",
+    "StudyEntry",
+    "StudyPlace",
+    "TrialRecord",
+    "TuneResult",
+    "exists",
+    "fresh_name",
+    "list_studies",
+    "make_plan",
+    "profile_path",
+    "study_name",
+    "tune",
+]

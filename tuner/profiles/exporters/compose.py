@@ -1,0 +1,57 @@
+"""A Docker Compose file."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Any
+
+import yaml
+
+from tuner.profiles.exporters.common import (
+    PORT,
+    comment,
+    gpus,
+    image,
+    name_of,
+    patience_s,
+    serve_words,
+)
+from tuner.profiles.profile import Profile
+
+
+def export(profile: Profile) -> str:
+    """One service. The hub's token is taken from the environment of whoever starts it, never written here."""
+    words = [_literal(word) for word in serve_words(profile)]
+    service: dict[str, Any] = {
+        "image": image(profile),
+        "entrypoint": words[:2],
+        "command": words[2:],
+        "ports": [f"{PORT}:{PORT}"],
+        "environment": {"HF_TOKEN": "${HF_TOKEN:-}"},
+        "volumes": [{"type": "volume", "source": "huggingface", "target": "/root/.cache/huggingface"}],
+        "ipc": "host",
+        "restart": "unless-stopped",
+        "healthcheck": {
+            "test": ["CMD", "python3", "-c", _PROBE],
+            "interval": "10s",
+            "timeout": "5s",
+            "retries": 3,
+            "start_period": f"{patience_s(profile)}s",
+        },
+    }
+    if PurePosixPath(profile.model).is_absolute():
+        path = _literal(profile.model)
+        service["volumes"].append({"type": "bind", "source": path, "target": path, "read_only": True})
+    if gpus(profile):
+        device = {"driver": "nvidia", "count": gpus(profile), "capabilities": ["gpu"]}
+        service["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
+    file = {"services": {name_of(profile): service}, "volumes": {"huggingface": {}}}
+    return comment(profile) + yaml.safe_dump(file, sort_keys=False, allow_unicode=True, width=10_000)
+
+
+_PROBE = f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{PORT}/health', timeout=4)"
+
+
+def _literal(word: str) -> str:
+    """The word past Compose's interpolation."""
+    return word.replace("$", "$$")

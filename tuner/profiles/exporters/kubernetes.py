@@ -1,0 +1,101 @@
+"""A Kubernetes Deployment and its Service."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Any
+
+import yaml
+
+from tuner.profiles.exporters.common import (
+    PORT,
+    comment,
+    gpus,
+    image,
+    name_of,
+    patience_s,
+    serve_words,
+)
+from tuner.profiles.profile import Profile
+
+_PROBE_EVERY_S = 10
+
+
+def export(profile: Profile) -> str:
+    """Two documents. The hub's token comes from the key `token` of a secret `huggingface`, if there is one."""
+    name = name_of(profile)
+    labels = {"app.kubernetes.io/name": name}
+    volumes: list[dict[str, Any]] = [
+        {"name": "shm", "emptyDir": {"medium": "Memory"}},
+        {"name": "cache", "emptyDir": {}},
+    ]
+    mounts: list[dict[str, Any]] = [
+        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - the container's shared memory
+        {"name": "cache", "mountPath": "/root/.cache"},
+    ]
+    if PurePosixPath(profile.model).is_absolute():
+        volumes.append({"name": "model", "hostPath": {"path": profile.model, "type": "Directory"}})
+        mounts.append({"name": "model", "mountPath": profile.model, "readOnly": True})
+    container = _container(profile)
+    container["volumeMounts"] = mounts
+    spec = {"containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": 60}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "replicas": 1,
+            # two do not fit one GPU, so the old one goes first
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"selector": labels, "ports": [{"name": "http", "port": PORT, "targetPort": "http"}]},
+    }
+    text = yaml.safe_dump_all(
+        [deployment, service], sort_keys=False, allow_unicode=True, width=10_000, explicit_start=True
+    )
+    return comment(profile) + text
+
+
+def _container(profile: Profile) -> dict[str, Any]:
+    words = [_literal(word) for word in serve_words(profile)]
+    health = {"path": "/health", "port": "http"}
+    container: dict[str, Any] = {
+        "name": "vllm",
+        "image": image(profile),
+        "command": words[:2],
+        "args": words[2:],
+        "ports": [{"name": "http", "containerPort": PORT}],
+        "env": [
+            {
+                "name": "HF_TOKEN",
+                "valueFrom": {"secretKeyRef": {"name": "huggingface", "key": "token", "optional": True}},
+            }
+        ],
+        "startupProbe": {
+            "httpGet": health,
+            "periodSeconds": _PROBE_EVERY_S,
+            "failureThreshold": -(-patience_s(profile) // _PROBE_EVERY_S),
+        },
+        "readinessProbe": {"httpGet": health, "periodSeconds": 5},
+        "livenessProbe": {
+            "httpGet": health,
+            "periodSeconds": _PROBE_EVERY_S,
+            "timeoutSeconds": 5,
+            "failureThreshold": 6,
+        },
+    }
+    if gpus(profile):
+        container["resources"] = {"limits": {"nvidia.com/gpu": gpus(profile)}}
+    return container
+
+
+def _literal(word: str) -> str:
+    """The word past Kubernetes's `$(NAME)`: two dollar signs stand for one."""
+    return word.replace("$", "$$")

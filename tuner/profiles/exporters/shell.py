@@ -1,0 +1,32 @@
+"""A POSIX shell script."""
+
+from __future__ import annotations
+
+import shlex
+
+from tuner.profiles.exporters.common import comment, serve_words
+from tuner.profiles.profile import Profile
+
+
+def export(profile: Profile) -> str:
+    """A script that becomes the server; further options may be given to it.
+
+    A simulated profile's warning takes the first line, so its script has none that names the shell and is
+    started as `sh FILE`.
+
+    Raises:
+        BadRequest: a value that no command line can hold.
+    """
+    shell = "" if profile.provenance == "simulated" else "#!/bin/sh\n"
+    lines = " \\\n    ".join([*_grouped(serve_words(profile)), '"$@"'])
+    return f"{shell}{comment(profile)}exec {lines}\n"
+
+
+def _grouped(words: list[str]) -> list[str]:
+    lines = [shlex.join(words[:3])]
+    for word in words[3:]:
+        if word.startswith("--"):
+            lines.append(shlex.quote(word))
+        else:
+            lines[-1] += " " + shlex.quote(word)
+    return lines

@@ -1,0 +1,123 @@
+"""Which configuration next: one that the rules allow and that was never launched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tuner.engines.base import Outcome
+from tuner.space.config import LaunchConfig
+from tuner.study.baseline import Baseline
+from tuner.study.history import SAMPLER, History, record_of
+from tuner.study.job import Job
+from tuner.study.points import distance, draw, enumerate_all
+from tuner.study.records import Observer
+from tuner.study.sampler import make_sampler
+from tuner.study.storage import plain
+from tuner.study.tell import tell, told_again, told_crash
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from optuna.trial import Trial
+
+PATIENCE = 50
+"""Asks in a row that lead to no launch before the next point is chosen without the sampler."""
+_DRAWS = 2000
+
+
+class Asker:
+    """Asks the study for the next configuration to launch."""
+
+    def __init__(
+        self, job: Job, study: Study, baseline: Baseline, sampler: str, seeds: list[dict[str, Any]]
+    ) -> None:
+        self._job = job
+        self._study = study
+        self._baseline = baseline
+        self._sampler = sampler
+        self._seeds = seeds
+        self._distributions = baseline.space.distributions()
+
+    def next(self, observer: Observer) -> tuple[Trial, LaunchConfig] | None:
+        """The next trial and its configuration; None when nothing is left to try.
+
+        Asks that a rule refuses are told as crashes, asks for what was seen are told from its record: neither
+        costs a launch.
+        """
+        if not self._distributions:
+            return None
+        for _ in range(PATIENCE):
+            history = History(self._study)
+            trial = self._ask(history)
+            config = self._baseline.space.config(trial.params)
+            if not self._settled(trial, config, history, observer):
+                return trial, config
+        history = History(self._study)
+        point = self._untried(history)
+        if point is None:
+            return None
+        self._study.enqueue_trial(point, user_attrs={"origin": "untried"})
+        trial = self._ask(history)
+        return trial, self._baseline.space.config(trial.params)
+
+    def hand_back(self, trial: Trial) -> None:
+        """Put a trial's point back into the queue, to be asked next."""
+        attrs = {"again_of": trial.number, "origin": trial.user_attrs.get("origin", SAMPLER)}
+        self._study.enqueue_trial(dict(trial.params), user_attrs=attrs)
+
+    def _ask(self, history: History) -> Trial:
+        self._study.sampler = make_sampler(self._sampler, self._job.spec.seed, history.told)
+        if not history.waiting:
+            used = history.seeds_used()
+            index = next((i for i in range(len(self._seeds)) if i not in used), None)
+            if index is not None:
+                attrs = {"origin": "seed", "seed": index}
+                self._study.enqueue_trial(self._seeds[index], user_attrs=attrs)
+        trial = self._study.ask(fixed_distributions=dict(self._distributions))
+        if "origin" not in trial.user_attrs:
+            trial.set_user_attr("origin", SAMPLER)
+        return trial
+
+    def _settled(self, trial: Trial, config: LaunchConfig, history: History, observer: Observer) -> bool:
+        before = history.seen(config)
+        if before is not None:
+            tell(self._study, trial, told_again(before))
+            return True
+        refusal = self._job.rules.check(config)
+        if refusal is None:
+            return False
+        attrs = {
+            "rule": refusal.rule,
+            "cause": refusal.reason,
+            "config": plain(dict(config)),
+            "key": config.key(),
+            "changed": plain(self._baseline.changed(trial.params)),
+        }
+        frozen = tell(self._study, trial, told_crash(Outcome.REFUSED, history, attrs))
+        observer.trial_finished(record_of(frozen), history.incumbent())
+        return True
+
+    def _untried(self, history: History) -> dict[str, Any] | None:
+        """The best untried point that the rules allow: by the predictor, else the one nearest to the best."""
+        rng = np.random.default_rng((self._job.spec.seed, history.told))
+        points = enumerate_all(self._distributions, _DRAWS)
+        if points is None:
+            points = (draw(self._distributions, rng) for _ in range(_DRAWS))
+        space, rules = self._baseline.space, self._job.rules
+        allowed = [
+            point
+            for point in points
+            if history.seen(config := space.config(point)) is None and rules.check(config) is None
+        ]
+        if not allowed:
+            return None
+        best = history.incumbent()
+        centre = self._baseline.params
+        if best is not None:
+            centre = next(t.params for t in history.complete if t.number == best.number)
+        allowed.sort(key=lambda point: distance(self._distributions, point, centre))
+        if self._job.predictor is not None:
+            predictor = self._job.predictor
+            return max(allowed[:50], key=lambda point: predictor.capacity_rps(space.config(point)))
+        return allowed[0]

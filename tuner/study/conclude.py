@@ -1,0 +1,170 @@
+"""From the finals to the result and the profile."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tuner.engines.base import Outcome
+from tuner.measure import achieved, finite
+from tuner.profiles.profile import Measured, Profile
+from tuner.space.config import LaunchConfig
+from tuner.study.accounts import beyond_trials, spent_s
+from tuner.study.baseline import Baseline
+from tuner.study.finalist import Finalist
+from tuner.study.finals import Finals
+from tuner.study.history import History
+from tuner.study.job import Job
+from tuner.study.records import TrialRecord, TuneResult
+from tuner.study.storage import StudyPlace
+from tuner.study.users import joined
+from tuner.study.windows import Windows
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+
+def conclude(
+    job: Job,
+    place: StudyPlace,
+    study: Study,
+    baseline: Baseline,
+    finals: Finals,
+    windows: Windows,
+    *,
+    resumed: bool,
+) -> TuneResult:
+    """The result of a study, and its profile where something can be deployed."""
+    history = History(study)
+    default = measured(finals.default, finals, baseline, baseline.note)
+    winner = finals.winner
+    tuned = winner is not None and winner is not finals.default
+    best = default if winner is finals.default else None
+    if winner is not None and tuned:
+        best = measured(winner, finals, baseline, "")
+    recommendation = "tuned" if tuned else "default" if winner is not None else "none"
+    gain = 1.0 if recommendation == "default" else None
+    if tuned and best is not None and default.throughput_rps > 0.0:
+        gain = best.throughput_rps / default.throughput_rps
+    table = joined(finals.default.users, winner.users) if winner is not None else ()
+    profile = None
+    if best is not None:
+        profile = Profile(
+            study=place.name,
+            gpu=job.gpu.label,
+            model=job.shape.path or job.spec.model,
+            vllm_version=job.engine.vllm_version,
+            slo=job.spec.slo.to_json(),
+            trace=_trace(job),
+            window=windows.finals_span,
+            start_rps=winner.start if winner is not None else finals.offer.start,
+            requests=job.spec.requests,
+            seed=job.spec.seed,
+            recommendation=recommendation,
+            winner=best,
+            baseline=default,
+            gain=gain,
+            provenance="simulated" if job.engine.name == "sim" else "measured",
+            driver=job.driver,
+            users_table=table,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+    return TuneResult(
+        study=place.name,
+        engine=job.engine.name,
+        gpu=job.gpu.label,
+        model=job.spec.model,
+        slo=job.spec.slo.to_json(),
+        recommendation=recommendation,
+        winner=best,
+        baseline=default,
+        gain=gain,
+        trials=history.counts(),
+        launches=history.launches() + beyond_trials(study).launches,
+        engine_seconds=spent_s(study),
+        profile=profile,
+        users_table=table,
+        closest=_closest(job, history) if winner is None else "",
+        resumed=resumed,
+    )
+
+
+def measured(finalist: Finalist, finals: Finals, baseline: Baseline, note: str) -> Measured:
+    """A finalist's figures; throughput 0 where it met the SLO nowhere or did not start."""
+    run = finalist.run if finalist.runs else None
+    facts = run.facts if run else None
+    capacity = run.capacity if run else None
+    effective = {**baseline.effective, **(facts.effective if facts else {}), **finalist.config}
+    if run is not None and run.failure is not None:
+        note = note or f"does not start: {run.failure.cause}"
+    if capacity is None:
+        return Measured(
+            flags=finalist.config,
+            command=facts.command if facts else (),
+            throughput_rps=0.0,
+            output_tps=0.0,
+            p99_s=None,
+            p99_interval_s=(None, None),
+            mean_s=None,
+            users=0,
+            kv_tokens=facts.kv_tokens if facts else 0,
+            startup_s=facts.startup_s if facts else 0.0,
+            effective=effective,
+            note=note,
+        )
+    assert facts is not None
+    at = capacity.at
+    latency = at.replay.e2e_s()[at.replay.ok]
+    return Measured(
+        flags=finalist.config,
+        command=facts.command,
+        throughput_rps=finals.offer.throughput_rps(capacity),
+        output_tps=achieved(at.replay)[1] if capacity.rps > 0.0 else 0.0,
+        p99_s=finite(at.p99_s),
+        p99_interval_s=(finite(at.interval_s[0]), finite(at.interval_s[1])),
+        mean_s=finite(float(latency.mean())) if len(latency) else None,
+        users=finalist.users.users,
+        kv_tokens=facts.kv_tokens,
+        startup_s=facts.startup_s,
+        effective=effective,
+        note=note,
+    )
+
+
+def _trace(job: Job) -> dict[str, object]:
+    source = job.trace.source
+    return {
+        "path": str(job.spec.trace) if job.spec.trace else "shipped",
+        "digest": job.trace.digest(),
+        "format": source.format,
+        "requests": len(job.trace),
+        "duration_s": round(job.trace.duration_s, 3),
+        "prefix_reuse": source.prefix_reuse,
+    }
+
+
+def _closest(job: Job, history: History) -> str:
+    """Which configuration came nearest to the SLO, and what would have been needed."""
+    served = [t for t in history.complete if t.user_attrs.get("outcome") == Outcome.SLO.value]
+    if not served:
+        causes = [r.cause for r in history.records if r.cause]
+        return f"no configuration started: {causes[-1]}" if causes else "no configuration was tried"
+    nearest = min(served, key=lambda t: (t.constraints["p99"], t.number))
+    attrs = nearest.user_attrs
+    flags = _said(LaunchConfig.of(attrs.get("config", {})))
+    if attrs.get("p99_s") is None:
+        missed = f"{1.0 - attrs.get('attainment', 0.0):.0%} of its requests failed or were too late"
+        return f"closest: {flags}; even at {attrs['p99_at_rps']:.3g} requests/s {missed}"
+    return (
+        f"closest: {flags}; even at {attrs['p99_at_rps']:.3g} requests/s its P99 ({attrs['metric']}) is "
+        f"{attrs['p99_s']:.3g} s against {attrs['limit_s']:g} s"
+    )
+
+
+def _said(config: LaunchConfig) -> str:
+    return ", ".join(f"{flag} {value}" for flag, value in config.items()) or "vLLM's defaults"
+
+
+def trials_of(study: Study) -> list[TrialRecord]:
+    """The study's trials, without repeats."""
+    return History(study).records

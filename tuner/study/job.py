@@ -1,0 +1,103 @@
+"""What a study works on: the job, and what it asks of a search space and of the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from tuner.engines.base import Engine, Predictor
+from tuner.hardware.gpu import Gpu
+from tuner.models.shape import ModelShape
+from tuner.space.config import LaunchConfig
+from tuner.spec import FlagValue, TuneSpec
+from tuner.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+
+class Space(Protocol):
+    """What may be tried. `tuner.space.SearchSpace` is one."""
+
+    @property
+    def fixed(self) -> LaunchConfig: ...
+
+    def distributions(self) -> dict[str, BaseDistribution]: ...
+
+    def config(self, params: Mapping[str, Any]) -> LaunchConfig: ...
+
+    def baseline(self) -> LaunchConfig: ...
+
+    def params_of(self, effective: Mapping[str, FlagValue]) -> dict[str, Any]: ...
+
+    def widened(self, effective: Mapping[str, FlagValue]) -> Self: ...
+
+    def describe(self) -> dict[str, str]: ...
+
+    def digest(self) -> str: ...
+
+
+class Refused(Protocol):
+    """Why a configuration cannot start. `tuner.space.Refusal` is one."""
+
+    @property
+    def rule(self) -> str: ...
+
+    @property
+    def reason(self) -> str: ...
+
+
+class RuleBook(Protocol):
+    """What is known not to start, before any launch. `tuner.space.Rules` is one."""
+
+    def check(self, config: Mapping[str, FlagValue]) -> Refused | None: ...
+
+    def learn(
+        self, flag: str, min: float | None = None, max: float | None = None, reason: str = ""
+    ) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a study behaves, beyond what the user asked for.
+
+    `fault_tries` launches in a row may fail by the machine's fault, `fault_wait_s` apart. `table_rows` is how
+    many lines of the users' table a real engine measures in its finals.
+    """
+
+    fault_tries: int = 3
+    fault_wait_s: float = 10.0
+    table_rows: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One tune job, put together.
+
+    `defaults` are the values in force when no flag is set, for what a server's log does not say. `predictor`
+    proposes configurations before anything is launched. `driver` goes into the profile.
+    """
+
+    spec: TuneSpec
+    engine: Engine
+    gpu: Gpu
+    shape: ModelShape
+    trace: Trace
+    space: Space
+    rules: RuleBook
+    defaults: Mapping[str, FlagValue] = field(default_factory=dict)
+    predictor: Predictor | None = None
+    driver: str | None = None
+    options: Options = field(default_factory=Options)
+
+    def identity(self) -> dict[str, Any]:
+        """What makes two jobs the same study, as plain JSON values."""
+        return {
+            **self.spec.identity(),
+            "gpu": self.gpu.label,
+            "engine": self.engine.name,
+            "trace_digest": self.trace.digest(),
+            "space_digest": self.space.digest(),
+            "vllm_version": self.engine.vllm_version,
+        }

@@ -1,0 +1,104 @@
+"""What "load" means in a study: requests a second of the trace's arrivals, or users in a closed loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tuner.measure import Capacity, Judgement, LoadGrid, achieved, find_capacity
+from tuner.measure.loadtest import LoadTest, Send
+from tuner.spec import LoadMode, TuneSpec
+from tuner.traces import Trace
+
+_FIRST_USERS = 16
+_DEEPEST = 8.0
+
+
+class Offer(Protocol):
+    """Loads made from one window of the trace, on a grid of 5% steps.
+
+    `start` is where a search without an incumbent begins: it depends on the trace only. Below `floor` a load
+    is not replayed: the server is idle there, and lower loads would only last longer.
+    """
+
+    test: LoadTest
+    grid: LoadGrid
+    start: float
+    floor: float
+
+    def snap(self, load: float) -> float:
+        """The load that is really replayed for one asked for."""
+        ...
+
+    def judge(self, send: Send, load: float) -> Judgement:
+        """One replay at a load."""
+        ...
+
+    def throughput_rps(self, capacity: Capacity) -> float:
+        """Requests a second at the capacity."""
+        ...
+
+
+class RateOffer:
+    """Open loop: loads are requests a second."""
+
+    def __init__(self, trace: Trace, spec: TuneSpec) -> None:
+        self.test = LoadTest(trace, spec.slo, requests=spec.requests, seed=spec.seed)
+        self.grid = self.test.grid
+        self.start = self.test.loads.natural_rps
+        # one request in a time as long as the SLO: nothing waits for anything any more
+        self.floor = min(self.start / _DEEPEST, 1.0 / max(spec.slo.largest_s(), 1e-3))
+
+    def snap(self, load: float) -> float:
+        return max(load, self.floor)
+
+    def judge(self, send: Send, load: float) -> Judgement:
+        return self.test.at(send, load)
+
+    def throughput_rps(self, capacity: Capacity) -> float:
+        return capacity.rps
+
+
+class UserOffer:
+    """Closed loop: loads are users, whole numbers nearest to the grid's steps."""
+
+    def __init__(self, trace: Trace, spec: TuneSpec) -> None:
+        self.test = LoadTest(trace, spec.slo, requests=spec.requests, seed=spec.seed)
+        self.grid = LoadGrid(1.0)
+        self.start = float(_FIRST_USERS)
+        self.floor = 1.0
+
+    def snap(self, load: float) -> float:
+        return float(max(1, round(load)))
+
+    def judge(self, send: Send, load: float) -> Judgement:
+        return self.test.with_users(send, round(load))
+
+    def throughput_rps(self, capacity: Capacity) -> float:
+        return achieved(capacity.at.replay)[0] if capacity.rps > 0 else 0.0
+
+
+OFFERS: dict[LoadMode, Callable[[Trace, TuneSpec], Offer]] = {
+    LoadMode.RATE: RateOffer,
+    LoadMode.USERS: UserOffer,
+}
+
+
+def make_offer(trace: Trace, spec: TuneSpec) -> Offer:
+    """The loads that a job asks for, made from one window of the trace."""
+    return OFFERS[spec.load](trace, spec)
+
+
+def search(
+    offer: Offer, judge: Callable[[float], Judgement], start: float, *, beat_start: bool = False
+) -> Capacity:
+    """The highest load that passes; `judge` replays at a load. No load is replayed twice."""
+    seen: dict[float, Judgement] = {}
+
+    def measure(load: float) -> Judgement:
+        real = offer.snap(load)
+        if real not in seen:
+            seen[real] = judge(real)
+        return seen[real]
+
+    return find_capacity(measure, offer.grid, max(start, offer.floor), beat_start=beat_start)

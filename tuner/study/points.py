@@ -1,0 +1,110 @@
+"""Points of a search space: drawn at random, brought inside, compared."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+Distributions = Mapping[str, "BaseDistribution"]
+
+
+def draw(distributions: Distributions, rng: np.random.Generator) -> dict[str, Any]:
+    """One point, uniform (or log-uniform) in every parameter."""
+    return {name: _draw(distribution, rng) for name, distribution in distributions.items()}
+
+
+def inside(distribution: BaseDistribution, value: float) -> Any:
+    """The value of a distribution nearest to a number; for categories the nearest that is a number.
+
+    None where no category is a number.
+    """
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(distribution, CategoricalDistribution):
+        numbers = [c for c in distribution.choices if _is_number(c)]
+        return min(numbers, key=lambda c: abs(float(c) - value), default=None)  # type: ignore[arg-type]
+    assert isinstance(distribution, IntDistribution | FloatDistribution)
+    low, high, step = distribution.low, distribution.high, distribution.step
+    value = min(max(value, low), high)
+    if step and not (isinstance(distribution, IntDistribution) and distribution.log):
+        value = min(low + step * round((value - low) / step), low + step * math.floor((high - low) / step))
+    return round(value) if isinstance(distribution, IntDistribution) else round(float(value), 10)
+
+
+def top(distribution: BaseDistribution) -> float | None:
+    """The largest number of a distribution; None where it has no numbers."""
+    from optuna.distributions import CategoricalDistribution
+
+    if isinstance(distribution, CategoricalDistribution):
+        numbers = [float(c) for c in distribution.choices if _is_number(c)]  # type: ignore[arg-type]
+        return max(numbers, default=None)
+    return float(distribution.high)  # type: ignore[attr-defined]
+
+
+def enumerate_all(distributions: Distributions, limit: int) -> Iterator[dict[str, Any]] | None:
+    """Every point, where there are at most `limit`; None where there are more."""
+    values: list[tuple[Any, ...]] = []
+    size = 1
+    for distribution in distributions.values():
+        listed = _values(distribution, limit)
+        if listed is None:
+            return None
+        values.append(listed)
+        size *= len(listed)
+        if size > limit:
+            return None
+    return (dict(zip(distributions, point, strict=True)) for point in itertools.product(*values))
+
+
+def distance(distributions: Distributions, one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    """Sum over the parameters of how far apart two points are, each as a share of its range."""
+    return sum(_apart(d, one[name], other[name]) for name, d in distributions.items() if name in other)
+
+
+def _draw(distribution: BaseDistribution, rng: np.random.Generator) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.choices[int(rng.integers(len(distribution.choices)))]
+    assert isinstance(distribution, IntDistribution | FloatDistribution)
+    low, high = float(distribution.low), float(distribution.high)
+    if distribution.log:
+        value = math.exp(rng.uniform(math.log(low), math.log(high)))
+    else:
+        value = rng.uniform(low, high)
+    return inside(distribution, value)
+
+
+def _values(distribution: BaseDistribution, limit: int) -> tuple[Any, ...] | None:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(distribution, CategoricalDistribution):
+        return tuple(distribution.choices)
+    assert isinstance(distribution, IntDistribution | FloatDistribution)
+    low, high, step = distribution.low, distribution.high, distribution.step
+    if step is None or (high - low) / step >= limit:
+        return (low,) if low == high else None
+    count = math.floor((high - low) / step + 1e-9) + 1
+    return tuple(low + step * i for i in range(count))
+
+
+def _apart(distribution: BaseDistribution, one: Any, other: Any) -> float:
+    from optuna.distributions import CategoricalDistribution
+
+    if isinstance(distribution, CategoricalDistribution):
+        return 0.0 if one == other else 1.0
+    low, high = distribution.low, distribution.high  # type: ignore[attr-defined]
+    if distribution.log:  # type: ignore[attr-defined]
+        low, high, one, other = (math.log(v) for v in (low, high, one, other))
+    return abs(one - other) / (high - low) if high > low else 0.0
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,136 @@
+"""What to try before the sampler knows anything: sensible changes to the defaults, a simulator's picks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tuner.spec import FlagValue
+from tuner.study.baseline import Baseline
+from tuner.study.job import Job
+from tuner.study.points import Distributions, draw, inside, top
+from tuner.traces import Trace
+
+COVERED = 0.995
+"""A max-model-len that fits this share of the requests rejects fewer than 1%, so that it can still win."""
+MEMORY = 0.95
+"""As much of the GPU's memory as usually still starts."""
+PREDICTED_SAMPLE = 24
+PREDICTED_SEEDS = 3
+
+Point = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a suggestion is made from. `coverage` is the share of the trace to be served."""
+
+    distributions: Distributions
+    effective: Mapping[str, FlagValue]
+    trace: Trace
+    coverage: float
+
+    def scaled(self, flag: str, factor: float) -> Point:
+        """`flag` at `factor` times its value in force; nothing where that cannot be had."""
+        value = self.effective.get(flag)
+        if flag not in self.distributions or isinstance(value, bool) or not isinstance(value, int | float):
+            return {}
+        return self.at(flag, value * factor)
+
+    def at(self, flag: str, value: float | None) -> Point:
+        """`flag` at the value of its range nearest to `value`."""
+        if flag not in self.distributions or value is None:
+            return {}
+        found = inside(self.distributions[flag], value)
+        return {} if found is None else {flag: found}
+
+
+def _shorter(ground: Ground) -> Point:
+    """The shortest max-model-len that serves the share of the trace that has to be served."""
+    flag = "max-model-len"
+    if flag not in ground.distributions or not len(ground.trace):
+        return {}
+    total = np.sort(ground.trace.input_tokens.astype(np.int64) + ground.trace.output_tokens)
+    needed = int(total[min(len(total) - 1, int(np.ceil(ground.coverage * len(total))) - 1)])
+    value = inside(ground.distributions[flag], needed)
+    if value is not None and value < needed:
+        from optuna.distributions import CategoricalDistribution
+
+        distribution = ground.distributions[flag]
+        if isinstance(distribution, CategoricalDistribution):
+            enough = [c for c in distribution.choices if isinstance(c, int) and c >= needed]
+            value = min(enough, default=value)
+        else:
+            value = inside(distribution, needed + (getattr(distribution, "step", None) or 1))
+    return {} if value is None else {flag: value}
+
+
+def _memory(ground: Ground) -> Point:
+    flag = "gpu-memory-utilization"
+    highest = top(ground.distributions[flag]) if flag in ground.distributions else None
+    return ground.at(flag, min(highest, MEMORY)) if highest else {}
+
+
+def _batches(factor: float) -> Callable[[Ground], Point]:
+    return lambda ground: ground.scaled("max-num-batched-tokens", factor)
+
+
+def _seqs(factor: float) -> Callable[[Ground], Point]:
+    return lambda ground: ground.scaled("max-num-seqs", factor)
+
+
+def _all_of(*parts: Callable[[Ground], Point]) -> Callable[[Ground], Point]:
+    def together(ground: Ground) -> Point:
+        point: Point = {}
+        for part in parts:
+            point |= part(ground)
+        return point
+
+    return together
+
+
+SUGGESTIONS: dict[str, Callable[[Ground], Point]] = {
+    "room for more": _all_of(_shorter, _seqs(2.0), _batches(2.0)),
+    "all the memory": _all_of(_memory, _shorter, _seqs(2.0), _batches(2.0)),
+    "larger steps": _all_of(_shorter, _batches(4.0)),
+    "many at once": _all_of(_shorter, _seqs(4.0), _batches(2.0)),
+    "few at once": _all_of(_shorter, _seqs(0.5)),
+}
+"""Changes to the defaults by name, in the order in which they are tried."""
+
+
+def make_seeds(job: Job, baseline: Baseline, trace: Trace) -> list[Point]:
+    """Points to try first, as plain JSON values: a predictor's picks where there is one, then suggestions.
+
+    Only what the space holds and the rules allow, and nothing twice.
+    """
+    distributions = baseline.space.distributions()
+    coverage = min(job.spec.coverage or 1.0, COVERED)
+    ground = Ground(distributions, baseline.effective, trace, coverage)
+    suggested = [{**baseline.params, **suggest(ground)} for suggest in SUGGESTIONS.values()]
+    points: list[Point] = []
+    keys = {baseline.space.config(baseline.params).key()}
+    for point in [*_predicted(job, baseline, suggested), *suggested]:
+        config = baseline.space.config(point)
+        if config.key() not in keys and job.rules.check(config) is None:
+            keys.add(config.key())
+            points.append(point)
+    return points
+
+
+def _predicted(job: Job, baseline: Baseline, suggested: list[Point]) -> list[Point]:
+    if job.predictor is None:
+        return []
+    rng = np.random.default_rng(job.spec.seed)
+    distributions = baseline.space.distributions()
+    sample = suggested + [draw(distributions, rng) for _ in range(PREDICTED_SAMPLE)]
+    scored = []
+    for point in sample:
+        config = baseline.space.config(point)
+        if job.rules.check(config) is None:
+            scored.append((job.predictor.capacity_rps(config), point))
+    scored.sort(key=lambda pair: -pair[0])
+    return [point for rps, point in scored[:PREDICTED_SEEDS] if rps > 0]

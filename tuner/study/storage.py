@@ -1,0 +1,150 @@
+"""Where a study lives: its folder, its database, and the one process that runs it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tuner.errors import BadRequest
+from tuner.spec import LoadMode
+from tuner.study.job import Job
+from tuner.study.owner import alive, this_owner
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+SQLITE_TIMEOUT_S = 60
+UNITS = {LoadMode.RATE: "requests/s", LoadMode.USERS: "users"}
+"""What a trial's value counts, by how load is offered."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyPlace:
+    """A study's name, the folder that holds studies, a storage URL (None: SQLite in the study's folder)."""
+
+    name: str
+    root: Path = Path("studies")
+    storage: str | None = None
+
+    @property
+    def folder(self) -> Path:
+        """`ROOT/NAME`."""
+        return self.root / self.name
+
+    @property
+    def shared(self) -> bool:
+        """Whether processes on other hosts may use the same storage."""
+        return self.storage is not None and not self.storage.startswith("sqlite")
+
+    def trial_folder(self, number: int) -> Path:
+        """`ROOT/NAME/trials/N`."""
+        return self.folder / "trials" / str(number)
+
+    def finals_folder(self, index: int) -> Path:
+        """`ROOT/NAME/finals/N`, N from 1."""
+        return self.folder / "finals" / str(index)
+
+    def url(self) -> str:
+        """The storage's SQLAlchemy URL."""
+        if self.storage is not None:
+            return self.storage
+        from sqlalchemy import URL
+
+        path = (self.folder / "study.db").absolute()
+        return URL.create("sqlite", database=str(path)).render_as_string(hide_password=False)
+
+
+def exists(place: StudyPlace) -> bool:
+    """Whether the study's own database is there (a storage URL is not asked)."""
+    return place.storage is None and (place.folder / "study.db").exists()
+
+
+def open_storage(place: StudyPlace) -> Any:
+    """The Optuna storage of a place, its folder made.
+
+    Raises:
+        BadRequest: the folder or the storage cannot be used.
+    """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        place.folder.mkdir(parents=True, exist_ok=True)
+        url = place.url()
+        options = {"connect_args": {"timeout": SQLITE_TIMEOUT_S}} if url.startswith("sqlite") else {}
+        return optuna.storages.RDBStorage(url, engine_kwargs=options)
+    except OSError as error:
+        raise BadRequest(
+            f"{place.folder}: cannot be written ({error.strerror})", "name another folder"
+        ) from error
+    except Exception as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise BadRequest(
+            f"storage {place.storage or place.folder}: {first}", "check the storage's address"
+        ) from error
+
+
+@contextmanager
+def open_study(job: Job, place: StudyPlace) -> Iterator[Study]:
+    """The study of a job, made or found, owned by this process while the context lasts.
+
+    Raises:
+        BadRequest: the study was made for another job, another process runs it, or it cannot be stored.
+    """
+    import optuna
+
+    study = optuna.create_study(
+        study_name=place.name, storage=open_storage(place), direction="maximize", load_if_exists=True
+    )
+    attrs = study.user_attrs
+    _check_identity(attrs.get("job"), job.identity(), place.name)
+    owner, me = attrs.get("owner"), this_owner()
+    if owner and owner != me and alive(owner, shared=place.shared):
+        raise BadRequest(
+            f"study {place.name}: process {owner['pid']} on {owner['host']} is running it",
+            "wait for it, or name another with --study",
+        )
+    study.set_user_attr("owner", me)
+    if "job" not in attrs:
+        study.set_user_attr("job", job.identity())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            study.set_metric_names([UNITS[job.spec.load]])
+    write_spec(job, place)
+    try:
+        yield study
+    finally:
+        study.set_user_attr("owner", None)
+
+
+def write_spec(job: Job, place: StudyPlace) -> None:
+    """Write `spec.yaml`: what was asked, and the budget."""
+    budget = {"trials": job.spec.budget.trials, "engine_s": job.spec.budget.engine_s}
+    text = yaml.safe_dump(plain({**job.identity(), "budget": budget}), sort_keys=False, allow_unicode=True)
+    (place.folder / "spec.yaml").write_text(text, encoding="utf-8")
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON holds it: tuples become lists, mappings dicts."""
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    return value
+
+
+def _check_identity(before: dict[str, Any] | None, now: dict[str, Any], name: str) -> None:
+    now = plain(now)
+    if before is None or before == now:
+        return
+    differs = ", ".join(sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key)))
+    raise BadRequest(
+        f"study {name}: it was made for another job ({differs} differs)",
+        "name another with --study, or start afresh with --new",
+    )

@@ -1,0 +1,123 @@
+"""One launch: start a configuration, find its capacity, stop it, keep what was seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tuner.engines.base import LaunchFailure, Server, ServerFacts
+from tuner.measure import Capacity, Judgement, Verdict, summarize
+from tuner.replay.records import Replay, Workload
+from tuner.replay.stop import Curtailment
+from tuner.space.config import LaunchConfig
+from tuner.study.job import Job
+from tuner.study.load import Offer, search
+from tuner.study.records import Observer
+from tuner.study.storage import plain
+
+Judge = Callable[[float], Judgement]
+
+
+@dataclass(slots=True)
+class Spending:
+    """What the study has cost so far: launches, and seconds of engine time."""
+
+    launches: int = 0
+    engine_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One launch. `capacity` is None exactly where `failure` says why."""
+
+    config: LaunchConfig
+    facts: ServerFacts | None = None
+    capacity: Capacity | None = None
+    failure: LaunchFailure | None = None
+    engine_s: float = 0.0
+
+
+class Session:
+    """A server that is up, for whoever measures on it: replays are counted, shown and kept."""
+
+    def __init__(self, server: Server, job: Job, observer: Observer, spent: Spending) -> None:
+        self.server = server
+        self.facts = server.facts
+        self._slo = job.spec.slo
+        self._observer = observer
+        self._spent = spent
+        self.summaries: list[dict[str, Any]] = []
+
+    def send(self, workload: Workload, stop: Curtailment | None = None) -> Replay:
+        """Replay a workload."""
+        replay = self.server.replay(workload, stop, self._observer.replay_progress)
+        self._spent.engine_s += replay.engine_s
+        return replay
+
+    def judge(self, offer: Offer, load: float) -> Judgement:
+        """Replay at a load and judge it; once more where the first replay proved nothing."""
+        judgement = offer.judge(self.send, load)
+        if judgement.verdict is Verdict.INVALID:
+            self.keep(load, judgement)
+            judgement = offer.judge(self.send, load)
+        self.keep(load, judgement)
+        return judgement
+
+    def keep(self, load: float, judgement: Judgement) -> None:
+        """Note a replay's figures and show them."""
+        self.summaries.append({"load": load, **summarize(judgement, self._slo)})
+        self._observer.replayed(load, judgement)
+
+
+@dataclass(slots=True)
+class Bench:
+    """Where launches happen: the job, who watches, and what it has cost."""
+
+    job: Job
+    observer: Observer
+    spent: Spending = field(default_factory=Spending)
+    last_failure: LaunchFailure | None = None
+
+    def run(self, config: LaunchConfig, folder: Path, measure: Callable[[Session], Capacity]) -> Run:
+        """Launch `config` and measure on it; a server that dies meanwhile is a failure of the launch."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.yaml").write_text(
+            yaml.safe_dump(plain(dict(config)), allow_unicode=True), encoding="utf-8"
+        )
+        before = self.spent.engine_s
+        self.spent.launches += 1
+        facts: ServerFacts | None = None
+        session: Session | None = None
+        try:
+            server = self.job.engine.launch(config, folder, self.observer.phase)
+            facts = server.facts
+            self.spent.engine_s += facts.startup_s
+            session = Session(server, self.job, self.observer, self.spent)
+            with server:
+                capacity = measure(session)
+        except LaunchFailure as failure:
+            self.spent.engine_s += failure.seconds
+            self.last_failure = failure
+            return Run(config, facts, None, failure, self.spent.engine_s - before)
+        finally:
+            if session is not None:
+                text = json.dumps(session.summaries, indent=1)
+                (folder / "replays.json").write_text(text + "\n", encoding="utf-8")
+        return Run(config, facts, capacity, None, self.spent.engine_s - before)
+
+    def find_capacity(
+        self, config: LaunchConfig, folder: Path, offer: Offer, start: float, *, beat_start: bool = False
+    ) -> Run:
+        """Launch `config` and find the highest load that it carries."""
+        return self.run(
+            config,
+            folder,
+            lambda session: search(
+                offer, lambda load: session.judge(offer, load), start, beat_start=beat_start
+            ),
+        )
