@@ -1,0 +1,126 @@
+"""The fast scheduler and the plain one tell the same story, to the microsecond."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import block_names, simulate
+
+from tuner.engines.simulated.limits import Limits
+from tuner.engines.simulated.prefixes import no_prefixes, prefixes_of
+from tuner.engines.simulated.scheduler import Simulation
+from tuner.traces.trace import Trace, TraceSource
+
+
+
+@dataclass(frozen=True)
+class SimpleCost:
+    """A step-time function with a floor, so that both branches are met."""
+
+    frontend_token_s: float = 0.0
+    frontend_crowd_s: float = 0.0
+    base: float = 0.0
+    floor: float = 0.009
+
+    def decode(self, decodes: int) -> tuple[float, float, float, float]:
+        return self.base, self.floor, 0.0041 + 0.00037 * decodes, 1.3e-5
+
+    def mixed(
+        self, decodes: int, context: int, tokens: int, pairs: int, reads: int, chunks: int, sampled: int
+    ) -> float:
+        base, floor, fixed, slope = self.decode(decodes)
+        gpu = fixed + slope * context + 0.00021 * tokens + 1.1e-6 * pairs + 2.3e-6 * reads + 1e-4 * sampled
+        return base + max(floor + 0.0003 * chunks, gpu)
+
+
+@st.composite
+def cases(draw: st.DrawFn, *, shared: bool) -> tuple[Limits, Trace, SimpleCost, int | None]:
+    size = draw(st.sampled_from([1, 2, 4, 7, 16]))
+    trace_block = draw(st.sampled_from([3, 4, 8, 16])) if shared else 0
+    count = draw(st.integers(1, 14))
+    gaps = draw(st.lists(st.sampled_from([0.0, 0.0, 0.0101, 0.0503, 0.3007, 2.001]), min_size=count, max_size=count))
+    answers = draw(st.lists(st.integers(1, 40), min_size=count, max_size=count))
+    prompts, ids, offsets = [], [], [0]
+    if shared:
+        # prompts walk a small tree of named blocks; the same path means the same content
+        tree: dict[tuple[int, ...], int] = {}
+        for i in range(count):
+            depth = draw(st.integers(1, 6))
+            path: tuple[int, ...] = ()
+            for _ in range(depth):
+                path += (draw(st.integers(0, 1)),)
+                ids.append(tree.setdefault(path, len(tree)))
+            cut = draw(st.integers(0, trace_block - 1))
+            prompts.append(depth * trace_block - cut)
+            if cut and draw(st.booleans()):
+                # a cut block that nobody else has
+                ids[-1] = 10_000 + i
+            offsets.append(len(ids))
+    else:
+        prompts = draw(st.lists(st.integers(1, 60), min_size=count, max_size=count))
+        offsets = [0] * (count + 1)
+    longest = max(p + a for p, a in zip(prompts, answers, strict=True))
+    fits = -(-longest // size)
+    blocks = fits + 1 + draw(st.sampled_from([0, 1, 2, fits // 2, fits, 3 * fits, 20 * fits]))
+    seqs = draw(st.sampled_from([1, 2, 3, 8, 32]))
+    chunked = draw(st.sampled_from([True, True, True, False]))
+    budget = draw(st.sampled_from([seqs, seqs + 3, 32, 100])) if chunked else longest + seqs
+    limits = Limits(
+        max_num_seqs=seqs,
+        max_num_batched_tokens=max(budget, seqs),
+        block_size=size,
+        kv_blocks=blocks,
+        max_model_len=longest,
+        prefix_caching=draw(st.booleans()),
+        chunked_prefill=chunked,
+        async_scheduling=draw(st.booleans()),
+        reserve_full_sequence=draw(st.booleans()),
+    )
+    cost = SimpleCost(
+        frontend_token_s=draw(st.sampled_from([0.0, 0.0007, 0.004])),
+        frontend_crowd_s=draw(st.sampled_from([0.0, 0.0011])),
+        base=draw(st.sampled_from([0.0, 0.002])),
+        floor=draw(st.sampled_from([0.0, 0.009, 0.02])),
+    )
+    trace = Trace(
+        arrival_s=np.cumsum(gaps) - gaps[0],
+        input_tokens=np.array(prompts, dtype=np.int32),
+        output_tokens=np.array(answers, dtype=np.int32),
+        session=np.arange(count, dtype=np.int64),
+        block_offsets=np.array(offsets, dtype=np.int64),
+        block_ids=np.array(ids, dtype=np.int64),
+        block_tokens=trace_block,
+        source=TraceSource(format="test"),
+    )
+    return limits, trace, cost, draw(st.sampled_from([None, None, 1, 3, 9]))
+
+
+def compare(limits: Limits, trace: Trace, cost: SimpleCost, users: int | None) -> int:
+    arrivals = trace.arrival_s.tolist()
+    prompts, answers = trace.input_tokens.tolist(), trace.output_tokens.tolist()
+    names = [
+        block_names(i, prompts[i], answers[i], trace.blocks_of(i).tolist(), trace.block_tokens, limits.block_size)
+        for i in range(len(trace))
+    ]
+    first, last, preemptions = simulate(limits, cost, arrivals, prompts, answers, names=names, users=users)
+    prefixes = prefixes_of(trace, limits.block_size) if limits.prefix_caching else no_prefixes(len(trace))
+    fast = Simulation(limits, cost, prefixes, arrivals, prompts, answers, users=users).run()
+    assert fast.preemptions == preemptions
+    np.testing.assert_allclose(fast.first_s, first, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(fast.last_s, last, rtol=0, atol=1e-6)
+    return preemptions
+
+
+@settings(max_examples=250, deadline=None)
+@given(cases(shared=False))
+def test_same_times_without_shared_prefixes(case: tuple[Limits, Trace, SimpleCost, int | None]) -> None:
+    compare(*case)
+
+
+@settings(max_examples=250, deadline=None)
+@given(cases(shared=True))
+def test_same_times_with_shared_prefixes(case: tuple[Limits, Trace, SimpleCost, int | None]) -> None:
+    compare(*case)

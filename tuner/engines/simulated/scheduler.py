@@ -1,0 +1,449 @@
+"""vLLM's V1 scheduler in virtual time, on sums over the running requests instead of the requests themselves.
+
+All decoding requests take one token a step, so a step needs only their number, the sum of their contexts and
+how many of them begin a new KV block; a request is touched when it is admitted, prefilled and ended, and one
+by one only when blocks run out. Stretches of steps in which nothing can change are advanced in closed form.
+
+The rules are those of vllm/v1/core/sched/scheduler.py and kv_cache_manager.py (0.18 to 0.33); with
+asynchronous scheduling a step is scheduled when the one before begins, so that arrivals and ends are seen a
+step later (vllm/v1/engine/core.py, step_with_batch_queue).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Protocol
+
+from tuner.engines.simulated.blocks import BlockManager
+from tuner.engines.simulated.limits import Limits
+from tuner.engines.simulated.prefixes import Prefixes
+
+_SHIFT = 22
+_MASK = (1 << _SHIFT) - 1
+_WAITING, _RUNNING, _ENDING, _GONE = range(4)
+_LOOK_EVERY = 32
+
+
+class StepCost(Protocol):
+    """What a step costs, in seconds. The decode cost is base + max(floor, fixed + slope x context)."""
+
+    frontend_token_s: float
+    """In the frontend, for each token."""
+    frontend_crowd_s: float
+    """The same once more for each token that the same step streams."""
+
+    def decode(self, decodes: int) -> tuple[float, float, float, float]:
+        """(base, floor, fixed, slope) of a step with so many decodes and nothing else."""
+        ...
+
+    def mixed(
+        self, decodes: int, context: int, tokens: int, pairs: int, reads: int, chunks: int, sampled: int
+    ) -> float:
+        """A step with `chunks` prompt chunks of `tokens` tokens in all beside the decodes.
+
+        `context` sums the decodes' contexts, `pairs` the (query, key) pairs of the chunks, `reads` the
+        contexts that the chunks attend to; `sampled` tokens come out.
+        """
+        ...
+
+
+class Observer(Protocol):
+    """Who watches a simulation."""
+
+    def first(self, request: int, arrival_s: float, at_s: float) -> None:
+        """A request got its first token."""
+        ...
+
+    def ended(self, request: int, arrival_s: float, first_s: float, at_s: float) -> None:
+        """A request got its last token."""
+        ...
+
+    def stop(self, now_s: float) -> bool:
+        """Called now and then; True ends the simulation."""
+        ...
+
+
+@dataclass(slots=True)
+class Timeline:
+    """What happened: times by request (NaN: never), virtual seconds, and the scheduler's own counters."""
+
+    arrival_s: list[float]
+    first_s: list[float]
+    last_s: list[float]
+    end_s: float = 0.0
+    stopped: bool = False
+    preemptions: int = 0
+    steps: int = 0
+    busy_s: float = 0.0
+    running_s: float = 0.0
+    hit_tokens: int = 0
+    admitted: int = 0
+    most_running: int = field(default=0)
+
+
+class Simulation:
+    """One replay. `arrival_s` ascending; with `users` arrivals are ignored and every user sends the next
+    request as soon as the last has ended.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        cost: StepCost,
+        prefixes: Prefixes,
+        arrival_s: list[float],
+        input_tokens: list[int],
+        output_tokens: list[int],
+        *,
+        users: int | None = None,
+        observer: Observer | None = None,
+        noise: Callable[[], float] | None = None,
+    ) -> None:
+        requests = len(input_tokens)
+        self._limits, self._cost, self._observer, self._noise = limits, cost, observer, noise
+        self._in, self._out = input_tokens, output_tokens
+        self._users = users
+        self._blocks = BlockManager(limits, prefixes)
+        self._chained = any(prefixes.chains) and limits.prefix_caching
+        arrivals = [0.0] * min(users, requests) if users is not None else arrival_s
+        nan = math.nan
+        self.timeline = Timeline(arrivals, [nan] * requests, [nan] * requests)
+        self._state = bytearray(requests)
+        self._made = [0] * requests
+        self._final_step = [-1] * requests
+        self._order: list[int] = []
+        self._resumed: list[int] = []
+        # decoding requests: how many, the sum of their contexts, and how many begin a block by step modulo size
+        self._decodes = self._context = self._ending = 0
+        self._begins = [0] * limits.block_size
+        # the one request whose prompt is partly computed: it is always the last admitted
+        self._partial, self._partial_done, self._partial_total = -1, 0, 0
+
+    def _preempt_last(self, step: int) -> int:
+        """Preempt the last running request, in step `step` before it was scheduled there."""
+        order, state = self._order, self._state
+        request = order.pop()
+        while state[request] == _GONE:
+            request = order.pop()
+        self.timeline.preemptions += 1
+        if state[request] == _ENDING:
+            self._release(request)
+            self._ending -= 1
+            return request
+        if request == self._partial:
+            tokens, self._partial = self._partial_done, -1
+        else:
+            final = self._final_step[request]
+            length = self._in[request] + self._out[request] - 2
+            tokens = length - final + step
+            self._made[request] = tokens + 1 - self._in[request]
+            self._decodes -= 1
+            self._context -= tokens + 1
+            self._begins[(final - length) % self._limits.block_size] -= 1
+            self._final_step[request] = -1
+        state[request] = _WAITING
+        self._blocks.preempt(request, tokens)
+        self._resumed.append(request)
+        return request
+
+    def _release(self, request: int) -> None:
+        self._state[request] = _GONE
+        self._blocks.release(request, self._in[request] + self._out[request] - 1)
+
+    def _walk(self, step: int) -> None:
+        """Blocks have run out: the running requests take theirs one by one, the last ones give way."""
+        size, blocks, state, order = self._limits.block_size, self._blocks, self._state, self._order
+        finals, made_in, made_out = self._final_step, self._in, self._out
+        for request in list(order):
+            if state[request] != _RUNNING or request == self._partial:
+                continue
+            if (made_in[request] + made_out[request] - 2 - finals[request] + step) % size:
+                continue
+            while not blocks.free:
+                if self._preempt_last(step) == request:
+                    return
+            blocks.free -= 1
+            if blocks.queue is not None:
+                blocks.queue.hand_out(1)
+
+    def run(self) -> Timeline:
+        """Simulate to the end, or to where the observer stops it."""
+        limits, cost, blocks, timeline = self._limits, self._cost, self._blocks, self.timeline
+        observer, noise, closed = self._observer, self._noise, self._users is not None
+        size, max_batch, max_seqs = limits.block_size, limits.max_num_batched_tokens, limits.max_num_seqs
+        lag, chunked, reserve = limits.async_scheduling, limits.chunked_prefill, limits.reserve_full_sequence
+        decode_cost, mixed_cost = cost.decode, cost.mixed
+        token_s, crowd_s = cost.frontend_token_s, cost.frontend_crowd_s
+        inputs, outputs, state = self._in, self._out, self._state
+        made, finals, begins, order, resumed = (
+            self._made,
+            self._final_step,
+            self._begins,
+            self._order,
+            self._resumed,
+        )
+        arrival, first, last = timeline.arrival_s, timeline.first_s, timeline.last_s
+        requests, known, head = len(inputs), len(arrival), 0
+        heap: list[int] = []
+        ended: list[int] = []
+        ended_before: list[int] = []
+        now = view = front = running_s = busy_s = 0.0
+        step = turns = 0
+        chained = self._chained
+        rates_of, rates = -1, (0.0, 0.0, 0.0, 0.0)
+
+        while True:
+            # what ended is noticed: a step late with asynchronous scheduling
+            if ended or ended_before:
+                if lag:
+                    due, ended_before, ended = ended_before, ended, []
+                else:
+                    due, ended = ended, []
+                for request in due:
+                    if state[request] == _ENDING:
+                        self._release(request)
+                        self._ending -= 1
+
+            # running requests first
+            preempted = False
+            need = begins[step % size]
+            if need:
+                if need <= blocks.free:
+                    blocks.free -= need
+                    if blocks.queue is not None:
+                        blocks.queue.hand_out(need)
+                else:
+                    before = timeline.preemptions
+                    self._walk(step)
+                    preempted = timeline.preemptions > before
+            decodes = self._decodes
+            budget = max_batch - decodes
+            tokens = pairs = reads = chunks = 0
+            prefilled: list[int] = []
+            partial = self._partial
+            if partial >= 0:
+                done = self._partial_done
+                chunk = min(self._partial_total - done, budget)
+                need = -(-(done + chunk) // size) + -done // size
+                if need > blocks.free:
+                    self._preempt_last(step)
+                    preempted = True
+                else:
+                    blocks.free -= need
+                    if blocks.queue is not None:
+                        blocks.queue.hand_out(need)
+                    budget -= chunk
+                    chunks, tokens = 1, chunk
+                    pairs = chunk * done + chunk * (chunk + 1) // 2
+                    done += chunk
+                    reads = done
+                    blocks.computed(partial, done)
+                    if done == self._partial_total:
+                        prefilled.append(partial)
+                        self._partial = -1
+                    else:
+                        self._partial_done = done
+
+            # waiting requests, first come first served, up to the first that does not fit
+            waiting = bool(resumed) or (head < known and arrival[head] <= view)
+            if waiting and not preempted:
+                room = max_seqs - decodes - self._ending - len(prefilled) - (self._partial >= 0)
+                while budget > 0 and room > 0:
+                    if resumed:
+                        request = resumed[-1]
+                    elif head < known and arrival[head] <= view:
+                        request = head
+                    else:
+                        waiting = False
+                        break
+                    total = inputs[request] + made[request]
+                    if chained or blocks.queue is not None:
+                        admitted = blocks.admit(request, total, budget)
+                        if admitted is None:
+                            break
+                        hit, chunk = admitted
+                        if hit and request == head and not resumed:
+                            blocks.hit_tokens += hit
+                    else:
+                        hit, chunk = 0, total
+                        if total > budget:
+                            if not chunked:
+                                break
+                            chunk = budget
+                        need = -(-chunk // size)
+                        if (-(-total // size) if reserve else need) > blocks.free:
+                            break
+                        blocks.free -= need
+                    if resumed:
+                        resumed.pop()
+                    else:
+                        head += 1
+                    state[request] = _RUNNING
+                    order.append(request)
+                    room -= 1
+                    budget -= chunk
+                    chunks += 1
+                    tokens += chunk
+                    pairs += chunk * hit + chunk * (chunk + 1) // 2
+                    hit += chunk
+                    reads += hit
+                    if hit == total:
+                        prefilled.append(request)
+                    else:
+                        self._partial, self._partial_done, self._partial_total = request, hit, total
+
+            context = self._context
+            if tokens:
+                sampled = decodes + len(prefilled)
+                seconds = mixed_cost(decodes, context, tokens, pairs, reads, chunks, sampled)
+                if noise is not None:
+                    seconds *= noise()
+                begun, count = now, 1
+                now += seconds
+                if sampled:
+                    front = (front if front > now else now) + sampled * (token_s + crowd_s * sampled)
+            elif decodes:
+                if decodes != rates_of:
+                    rates_of, rates = decodes, decode_cost(decodes)
+                base, floor, fixed, slope = rates
+                seconds = fixed + slope * context
+                flat = seconds < floor
+                seconds = base + (floor if flat else seconds)
+                while finals[heap[0] & _MASK] != heap[0] >> _SHIFT:
+                    heappop(heap)
+                count = 1
+                if not (ended_before or preempted) and noise is None:
+                    count = (heap[0] >> _SHIFT) - step + 1
+                    if count > 1:
+                        grow = 0.0 if flat else slope * decodes
+                        if flat and slope > 0.0:
+                            count = min(count, max(int(((floor - fixed) / slope - context) / decodes), 1))
+                        if not waiting and head < known:
+                            wanted = arrival[head] - now
+                            if wanted <= 0.0:
+                                count = 1
+                            else:
+                                count = min(count, _steps_until(wanted, seconds, grow, count) + lag)
+                        if count > 1:
+                            count = self._with_blocks(step, count)
+                if count == 1:
+                    if noise is not None:
+                        seconds *= noise()
+                    begun = now
+                    now += seconds
+                    front = (front if front > now else now) + decodes * (token_s + crowd_s * decodes)
+                else:
+                    # the frontend serves step after step; its queue is longest behind the first or the last
+                    per_step = decodes * (token_s + crowd_s * decodes)
+                    ahead = now + seconds
+                    begun = now + (count - 1) * seconds + grow * ((count - 1) * (count - 2) // 2)
+                    now += count * seconds + grow * (count * (count - 1) // 2)
+                    front = max(max(front, ahead) + count * per_step, now + per_step)
+                    step += count - 1
+                    context += decodes * (count - 1)
+            else:
+                # nothing to do: steps in flight end first, then the clock goes on to the next arrival
+                if ended_before or ended or view < now:
+                    view = now
+                    continue
+                if head >= known:
+                    break
+                view = now = max(now, arrival[head])
+                continue
+
+            elapsed = now - begun if count == 1 else now - (ahead - seconds)
+            busy_s += elapsed
+            running_s += elapsed * (decodes + chunks)
+            timeline.steps += count
+
+            # ends and first tokens, as the client sees them behind the frontend
+            bound = (step + 1) << _SHIFT
+            while heap and heap[0] < bound:
+                request = heappop(heap) & _MASK
+                if finals[request] != step:
+                    continue
+                finals[request] = -1
+                length = inputs[request] + outputs[request] - 2
+                decodes -= 1
+                context -= length + 1
+                begins[(step - length) % size] -= 1
+                state[request] = _ENDING
+                ended.append(request)
+                last[request] = front
+            context += decodes
+            for request in prefilled:
+                if not made[request]:
+                    first[request] = front
+                    if observer is not None:
+                        observer.first(request, arrival[request], front)
+                made[request] += 1
+                left = outputs[request] - made[request]
+                if left:
+                    final = step + left
+                    finals[request] = final
+                    heappush(heap, final << _SHIFT | request)
+                    length = inputs[request] + outputs[request] - 2
+                    begins[(final - length) % size] += 1
+                    decodes += 1
+                    context += length - left + 2
+                else:
+                    state[request] = _ENDING
+                    ended.append(request)
+                    last[request] = front
+            self._decodes, self._context = decodes, context
+            if ended:
+                self._ending += len(ended)
+                if observer is not None:
+                    for request in ended:
+                        observer.ended(request, arrival[request], first[request], front)
+                if closed:
+                    more = min(len(ended), requests - known)
+                    arrival.extend([front] * more)
+                    known += more
+            step += 1
+            view = begun if lag else now
+            turns += 1
+            if not turns % _LOOK_EVERY:
+                if len(order) > 64 + 4 * (decodes + self._ending):
+                    order[:] = [r for r in order if state[r] in (_RUNNING, _ENDING)]
+                if observer is not None and observer.stop(now):
+                    timeline.stopped = True
+                    break
+
+        timeline.end_s = max(now, front)
+        timeline.busy_s, timeline.running_s = busy_s, running_s
+        timeline.hit_tokens, timeline.admitted = blocks.hit_tokens, head
+        return timeline
+
+    def _with_blocks(self, step: int, count: int) -> int:
+        """Take the blocks that `count` decode steps from `step` on begin, the first step's apart; 1 if too few."""
+        size, begins, blocks = self._limits.block_size, self._begins, self._blocks
+        cycles, rest = divmod(count - 1, size)
+        start = (step + 1) % size
+        need = cycles * self._decodes + sum(begins[start : start + rest])
+        if start + rest > size:
+            need += sum(begins[: start + rest - size])
+        if need > blocks.free:
+            return 1
+        blocks.free -= need
+        if blocks.queue is not None:
+            blocks.queue.hand_out(need)
+        return count
+
+
+def _steps_until(wanted_s: float, first_s: float, grow_s: float, most: int) -> int:
+    """Fewest steps, of first_s, first_s + grow_s, … seconds, that last `wanted_s` or more; at most `most`."""
+    if grow_s <= 1e-12 * first_s:
+        steps = math.ceil(wanted_s / first_s)
+    else:
+        half = first_s - grow_s / 2.0
+        steps = math.ceil((math.sqrt(half * half + 2.0 * grow_s * wanted_s) - half) / grow_s)
+    steps = max(min(steps, most), 1)
+    while steps > 1 and (steps - 1) * first_s + grow_s * ((steps - 1) * (steps - 2) // 2) >= wanted_s:
+        steps -= 1
+    while steps < most and steps * first_s + grow_s * (steps * (steps - 1) // 2) < wanted_s:
+        steps += 1
+    return steps
