@@ -14,6 +14,7 @@ from tuner.errors import BadRequest
 MAX_BYTES = 1_000_000
 MAX_NODES = 20_000
 MAX_DEPTH = 30
+_COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,7 @@ def read_yaml(path: Path) -> Entry:
 def parse_yaml(data: bytes | str, name: str) -> Entry:
     """The one document of a YAML text; `name` stands for the file in errors."""
     try:
-        _check_events(data, name)
-        loader = yaml.SafeLoader(data)
+        loader = _Loader(data)
         try:
             root = loader.get_single_node()
             if root is None:
@@ -76,24 +76,23 @@ def parse_yaml(data: bytes | str, name: str) -> Entry:
     except (yaml.YAMLError, UnicodeError) as error:
         reason = str(error).splitlines()[0]
         raise BadRequest(f"{name}: not YAML: {reason}", "give a YAML file in UTF-8") from None
-    except RecursionError:
-        raise BadRequest(f"{name}: nested too deeply", f"at most {MAX_DEPTH} levels") from None
 
 
-def _check_events(data: bytes | str, name: str) -> None:
-    """Stop at the limits before anything is built."""
+class _Loader(yaml.SafeLoader):
+    """Stops at the limits while it builds nodes."""
+
     depth = count = 0
-    for event in yaml.parse(data, Loader=yaml.SafeLoader):
-        count += 1
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if count > 2 * MAX_NODES:
-            raise BadRequest(f"{name}: more than {MAX_NODES} entries", "a search space is a few lines")
-        if depth > MAX_DEPTH:
-            line = event.start_mark.line + 1 if event.start_mark else 1
-            raise BadRequest(f"{name}:{line}: nested too deeply", f"at most {MAX_DEPTH} levels")
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self.depth += 1
+        self.count += 1
+        if self.depth > MAX_DEPTH:
+            raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=self.get_mark())
+        if self.count > MAX_NODES:
+            raise yaml.MarkedYAMLError(problem=f"more than {MAX_NODES} entries", problem_mark=self.get_mark())
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 class _Converter:
@@ -110,6 +109,8 @@ class _Converter:
         if self.count > MAX_NODES or depth > MAX_DEPTH:
             what = "aliases or nesting blow this file up" if depth > MAX_DEPTH else "too many entries"
             raise BadRequest(f"{self.name}:{line}: {what}", "write the values out")
+        if not isinstance(node, yaml.ScalarNode) and node.tag not in _COLLECTIONS:
+            raise BadRequest(f"{self.name}:{line}: {node.tag} is not a plain value", "leave the tag out")
         if isinstance(node, yaml.MappingNode):
             return Entry(self._mapping(node, depth), self.name, line)
         if isinstance(node, yaml.SequenceNode):
