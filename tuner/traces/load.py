@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from tuner.traces.formats import find_format
 from tuner.traces.formats.own import header_of
 from tuner.traces.trace import Trace
 
-SHIPPED = "support-chat.jsonl"
+SHIPPED = Path(__file__).parent / "data" / "support-chat.jsonl"
 _ROWS_AT_ONCE = 4096
 
 
@@ -35,9 +34,8 @@ def load_trace(path: Path) -> Trace:
 
 def shipped_trace() -> Trace:
     """The trace that ships: 2,000 requests of a support chat in 20 minutes."""
-    with as_file(files("tuner.traces") / "data" / SHIPPED) as path:
-        file = TraceFile(path)
-        return assemble(find_format(file).read(file), format="kimi-tune", name=SHIPPED, path=None)
+    file = TraceFile(SHIPPED)
+    return assemble(find_format(file).read(file), format="kimi-tune", name=SHIPPED.name)
 
 
 def write_trace(trace: Trace, path: Path, **header: Any) -> None:

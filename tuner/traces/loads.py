@@ -71,7 +71,7 @@ class NestedLoads:
         self._private_count = int(self._private.max(initial=-1)) + 1
         self._before = dispersion(trace.arrival_s)
         self.natural_rps = self._natural_rps()
-        """The rate at which `at` gives the trace as it is: that of the first requests, as many as a replay has.
+        """The rate at which `at` gives the trace as it is: that of its first requests, one replay of them.
         The number of requests where these all arrive at once, as if the trace lasted 1 s.
         """
 

@@ -59,10 +59,8 @@ def _shared_blocks(ids: I64, offsets: I64) -> set[int]:
     starts = offsets[:-1]
     inside[starts[starts < len(ids)]] = False
     at = np.flatnonzero(inside)
-    _, dense = np.unique(ids, return_inverse=True)
-    pairs = np.unique(dense[at - 1] * np.int64(len(ids)) + dense[at])
-    parents = pairs // len(ids)
-    successors = np.bincount(parents)
-    many = np.flatnonzero(successors >= SHARED_FROM)
-    values = np.unique(ids)
-    return set(values[many].tolist())
+    values, dense = np.unique(ids, return_inverse=True)
+    pairs = np.sort(dense[at - 1] * np.int64(len(values)) + dense[at])
+    distinct = pairs[np.flatnonzero(np.diff(pairs, prepend=-1))]
+    successors = np.bincount(distinct // len(values), minlength=len(values))
+    return set(values[successors >= SHARED_FROM].tolist())

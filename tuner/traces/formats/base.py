@@ -13,7 +13,9 @@ from tuner.traces.files import TraceFile
 from tuner.traces.trace import I64
 
 MAX_TOKENS = 2**31 - 1
-MAX_SECONDS = 9_000_000_000
+MAX_SECONDS = 4_500_000_000
+"""Either side of 1970, so that the difference of any two times is within 64 bits of nanoseconds."""
+YEARS = range(1850, 2110)
 ZERO_LENGTH = "zero length"
 FAILED = "failed"
 

@@ -11,12 +11,12 @@ from datetime import date
 import numpy as np
 from numpy.typing import NDArray
 
+from tuner.traces.formats.base import MAX_SECONDS, YEARS
 from tuner.traces.trace import I64
 
 Bytes = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 _MAX_DIGITS = 18
-_PLAIN_SECONDS = 9_000_000_000
 
 
 def whole_numbers(buffer: Bytes, left: I64, right: I64) -> tuple[I64, Mask]:
@@ -47,7 +47,7 @@ def seconds_ns(buffer: Bytes, left: I64, right: I64) -> tuple[I64, Mask]:
     has_fraction = point < right
     fraction, bad_fraction = _fraction_ns(buffer, point + 1, right)
     bad |= has_fraction & bad_fraction
-    bad |= whole > _PLAIN_SECONDS
+    bad |= whole >= MAX_SECONDS
     return np.where(bad, 0, whole) * 1_000_000_000 + np.where(has_fraction, fraction, 0), bad
 
 
@@ -110,7 +110,7 @@ def _days(day_number: I64) -> tuple[I64, Mask]:
             days[index] = date(value // 10_000, value // 100 % 100, value % 100).toordinal() - epoch
         except ValueError:
             bad[index] = True
-        bad[index] |= not 1700 < value // 10_000 < 2250
+        bad[index] |= value // 10_000 not in YEARS
     return days[inverse], bad[inverse]
 
 

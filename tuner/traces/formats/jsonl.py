@@ -16,7 +16,8 @@ from tuner.traces.formats.base import FAILED, MAX_SECONDS, MAX_TOKENS, Columns
 from tuner.traces.trace import I64
 
 Row = Mapping[str, Any]
-_STRING_IDS_FROM = 1 << 40
+_IDS_BELOW = 1 << 62
+_STRING_IDS_FROM = 1 << 61
 _MISSING = object()
 
 
@@ -124,8 +125,16 @@ class RowSink:
         try:
             self.block_ids.extend(ids)
         except (TypeError, OverflowError):
-            raise self._fields.wrong(line, name, "holds something that is not a 64-bit id") from None
+            before = len(self.block_ids)
+            del self.block_ids[int(sum(self.block_counts)) : before]
+            self.block_ids.extend(self._signed(ids, line, name))
         self.block_counts.append(len(ids))
+
+    def _signed(self, ids: list[Any], line: int, name: str) -> list[int]:
+        """Unsigned 64-bit ids (hashes) as signed ones."""
+        if not all(type(id_) is int and -(1 << 63) <= id_ < 1 << 64 for id_ in ids):
+            raise self._fields.wrong(line, name, "holds something that is not a 64-bit id")
+        return [id_ - (1 << 64) if id_ >= 1 << 63 else id_ for id_ in ids]
 
     def session(self, label: object, line: int, name: str = "session_id") -> None:
         """The session of the request just added (None: a session of its own)."""
@@ -145,6 +154,9 @@ class RowSink:
     def columns(self) -> Columns:
         """What was collected."""
         session, dense = self._session_column()
+        ids = _i64(self.block_ids)
+        if len(ids) and (ids.min() < 0 or ids.max() >= _IDS_BELOW):
+            ids = np.unique(ids, return_inverse=True)[1]
         return Columns(
             time_ns=_i64(self.time_ns),
             input_tokens=_i64(self.input_tokens),
@@ -152,7 +164,7 @@ class RowSink:
             session=session,
             dense_session=dense,
             block_counts=_i64(self.block_counts) if self.block_counts else None,
-            block_ids=_i64(self.block_ids) if self.block_counts else None,
+            block_ids=ids if self.block_counts else None,
             arrival_s=self.arrival_s,
             bodies=self.bodies if self._has_body else None,
             left_out={FAILED: self.failed} if self.failed else {},

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tuner.traces.files import TraceFile
 from tuner.traces.formats import digits
-from tuner.traces.formats.base import MAX_SECONDS, MAX_TOKENS
+from tuner.traces.formats.base import MAX_SECONDS, MAX_TOKENS, YEARS
 from tuner.traces.trace import I64
 
 _WHOLE = re.compile(r"[0-9]+(\.0*)?", re.ASCII)
@@ -200,7 +200,7 @@ def _datetime(text: str) -> int | None:
         moment = datetime.fromisoformat(plain)
     except ValueError:
         return None
-    if not 1700 < moment.year < 2250:
+    if moment.year not in YEARS:
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     nanoseconds = round(Decimal("0." + fraction[1]) * _NS) if fraction else 0
