@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tuner.engines.base import Bound, FailureKind
-from tuner.engines.vllm.logs.pattern import GENERAL, Explained, Found, pattern, quoted, says
+from tuner.engines.vllm.logs.pattern import GENERAL, VAGUE, Explained, Found, pattern, quoted, says
 
 _FLAG, _TP, _BACKEND = FailureKind.BAD_FLAG, FailureKind.TENSOR_PARALLEL, FailureKind.ATTENTION_BACKEND
 
@@ -49,9 +49,10 @@ def _field(found: Found) -> Explained:
 def _batched_tokens(found: Found) -> Explained:
     least = found.number("least")
     return Explained(
-        f"max-num-batched-tokens {found.group('tokens')} is less than {found.group('what').replace('_', '-')} "
-        f"{found.group('least')}",
-        f"raise max-num-batched-tokens to {found.group('least')} or lower {found.group('what').replace('_', '-')}",
+        f"max-num-batched-tokens {found.group('tokens')} is less than "
+        f"{found.group('what').replace('_', '-')} {found.group('least')}",
+        f"raise max-num-batched-tokens to {found.group('least')} or lower "
+        f"{found.group('what').replace('_', '-')}",
         (Bound("max-num-batched-tokens", min=least),) if least else (),
     )
 
@@ -73,7 +74,8 @@ def _heads(found: Found) -> Explained:
         else "lower tensor-parallel-size"
     )
     return Explained(
-        f"{found.group('heads')} attention heads cannot be divided by tensor-parallel-size {found.group('size')}",
+        f"{found.group('heads')} attention heads cannot be divided by tensor-parallel-size "
+        f"{found.group('size')}",
         mend,
     )
 
@@ -102,55 +104,84 @@ def _no_backend(found: Found) -> Explained:
         )
     kv_dtype = found.group("kv")
     return Explained(
-        f"no attention backend fits (block-size {found.group('block') or '?'}, kv-cache-dtype {kv_dtype or '?'})"
+        f"no attention backend takes block-size {found.group('block')}, kv-cache-dtype {kv_dtype}"
         + (f": {reasons}" if reasons else ""),
         "leave block-size, kv-cache-dtype and attention-backend to vLLM",
     )
 
 
-_BACKEND_MEND = "leave the attention backend (attention-backend, VLLM_ATTENTION_BACKEND), block-size and kv-cache-dtype to vLLM"
+_BACKEND_MEND = "leave attention-backend (VLLM_ATTENTION_BACKEND), block-size and kv-cache-dtype to vLLM"
 _TP_MEND = "lower tensor-parallel-size"
 
 PATTERNS = (
-    pattern(_FLAG, "unrecognized arguments", r"error: unrecognized arguments:? (?P<text>.+)", _unrecognized, always=True),
     pattern(
-        _FLAG, "error: argument ", r"error: argument (?P<flag>-[\w/ ,-]+?): (?P<text>.+)", _argument, always=True
+        _FLAG,
+        "unrecognized arguments",
+        r"error: unrecognized arguments:? (?P<text>.+)",
+        _unrecognized,
+        always=True,
     ),
     pattern(
-        _FLAG, ("error: the following arguments", "error: ambiguous option", "error: one of the arguments"),
-        r"error: (?P<text>(?:the following arguments are required|ambiguous option|one of the arguments).+)",
-        quoted("mend the command line"), always=True,
+        _FLAG,
+        "error: argument ",
+        r"error: argument (?P<flag>-[\w/ ,-]+?): (?P<text>.+)",
+        _argument,
+        always=True,
     ),
     pattern(
-        _FLAG, ("ot be smaller than", "greater than or equal to max", "is smaller than max"),
+        _FLAG,
+        ("error: the following arguments", "error: ambiguous option", "error: one of the arguments"),
+        r"error: (?P<text>(?:the following arguments are required|ambiguous option|one of the "
+        r"arguments).+)",
+        quoted("mend the command line"),
+        always=True,
+    ),
+    pattern(
+        _FLAG,
+        ("ot be smaller than", "greater than or equal to max", "is smaller than max"),
         r"max_num_batched_tokens \((?P<tokens>\d+)\) (?:must be greater than or equal to|is smaller than) "
         r"(?P<what>max_\w+) \((?P<least>\d+)\)",
         _batched_tokens,
     ),
     pattern(
-        _FLAG, ("utilization must be", "gpu_memory_utilization"),
-        r"(?:GPU memory utilization|gpu_memory_utilization) must be (?:less than|in|between)[^.]{0,20}(?:\.0)?[^.]{0,20}?"
-        r"(?:\.?\s*[Gg]ot (?P<value>[\d.]+\d))?", _utilization,
+        _FLAG,
+        ("utilization must be", "gpu_memory_utilization"),
+        r"(?:GPU memory utilization|gpu_memory_utilization) must be (?:less than|in"
+        r"|between)[^.]{0,20}(?:\.0)?[^.]{0,20}?"
+        r"(?:\.?\s*[Gg]ot (?P<value>[\d.]+\d))?",
+        _utilization,
     ),
     pattern(
-        _TP, "must be divisible by",
-        r"[Tt]otal number of attention heads \((?P<heads>\d+)\) must be divisible by (?:the )?tensor[_ ]parallel[_ ]size \((?P<size>\d+)\)",
+        _TP,
+        "must be divisible by",
+        r"[Tt]otal number of attention heads \((?P<heads>\d+)\) must be divisible by (?:the )?tensor[_ "
+        r"]parallel[_ ]size \((?P<size>\d+)\)",
         _heads,
     ),
     pattern(
-        _TP, "larger than the number of available GPUs",
-        r"(?:World size|[Tt]ensor parallel size) \((?P<size>\d+)\) (?:is|cannot be) larger than the number of available GPUs \((?P<there>\d+)\)",
+        _TP,
+        "larger than the number of available GPUs",
+        r"(?:World size|[Tt]ensor parallel size) \((?P<size>\d+)\) (?:is|cannot be) larger than the number "
+        r"of available GPUs \((?P<there>\d+)\)",
         _too_few_gpus,
     ),
     pattern(
-        _TP, ("invalid device ordinal", "out of bounds", "device_count", "placement group"),
-        r"CUDA error: invalid device ordinal|[Ll]ocal rank \d+ is out of bounds|local rank \d+ must be"
-        r"|required GPUs exceeds the total number of available GPUs|(?:can't be|cannot be) allocated.{0,40}placement group",
-        says("more GPUs are asked for than are there", "lower tensor-parallel-size, or show vLLM more GPUs (CUDA_VISIBLE_DEVICES)"),
+        _TP,
+        ("invalid device ordinal", "world_size (", "out of bounds", "device_count", "placement group"),
+        r"(?:ensure that )?world_size \(\d+\) is (?:less than than max local gpu count|not equal to tensor)"
+        r"|CUDA error: invalid device ordinal|[Ll]ocal rank \d+ is out of bounds|local rank \d+ must be"
+        r"|required GPUs exceeds the total number of available GPUs|(?:can't be|cannot be) "
+        r"allocated.{0,40}placement group",
+        says(
+            "more GPUs are asked for than are there",
+            "lower tensor-parallel-size, or show vLLM more GPUs (CUDA_VISIBLE_DEVICES)",
+        ),
     ),
     pattern(
-        _TP, ("not divisible by", "not aligned with the quantized", "must be divisible by"),
-        r"(?P<text>(?:The (?:in|out)put_size of [^.]{0,80} is not divisible by weight quantization block_[nk] = \d+"
+        _TP,
+        ("not divisible by", "not aligned with the quantized", "must be divisible by"),
+        r"(?P<text>(?:The (?:in|out)put_size of [^.]{0,80} is not divisible by weight quantization "
+        r"block_[nk] = \d+"
         r"|Weight (?:in|out)put_size_per_partition = \d+ is not divisible by min_thread_[nk] = \d+"
         r"|The (?:in|out)put size is not aligned with the quantized weight shape[^\n]{0,100}"
         r"|[Tt]otal number of [\w ]{2,40}\(\d+\) must be divisible by [\w ]*parallel[_ ]size \(\d+\)"
@@ -158,53 +189,78 @@ PATTERNS = (
         quoted(_TP_MEND, "tensor parallelism does not divide the model: "),
     ),
     pattern(
-        _BACKEND, "alid attention backend",
-        r"No valid attention backend found for \w+(?: with AttentionSelectorConfig\((?:.*?kv_cache_dtype=(?P<kv>\w+))?"
+        _BACKEND,
+        "alid attention backend",
+        r"No valid attention backend found for \w+(?: with "
+        r"AttentionSelectorConfig\((?:.*?kv_cache_dtype=(?P<kv>\w+))?"
         r"(?:.*?block_size=(?P<block>\d+))?.*?\)\.)?(?:.*?Reasons: (?P<reasons>\{.*))?",
         _no_backend,
     ),
     pattern(
-        _BACKEND, ("elected backend", "attention backend", "ttention backend"),
-        r"(?P<text>Selected backend \S+ is not valid for this configuration\.?[^\n]*|Invalid attention backend[^\n]*)",
+        _BACKEND,
+        ("elected backend", "attention backend", "ttention backend"),
+        r"(?P<text>Selected backend \S+ is not valid for this configuration\.?[^\n]*|Invalid attention "
+        r"backend[^\n]*)",
         quoted(_BACKEND_MEND),
     ),
     pattern(
-        _BACKEND, ("ead size", "head_size"),
-        r"(?P<text>[Hh]ead size \d+ is not supported by \w+[^\n]*|This flash attention build does not support[^\n]*"
+        _BACKEND,
+        ("ead size", "head_size"),
+        r"(?P<text>[Hh]ead size \d+ is not supported by \w+[^\n]*|This flash attention build does not "
+        r"support[^\n]*"
         r"|FlashAttention does not support head_?size[^\n]*)",
         quoted(_BACKEND_MEND),
     ),
     pattern(
-        _BACKEND, ("lock size", "block_size", "block size"),
+        _BACKEND,
+        ("lock size", "block_size", "block size"),
         r"(?P<text>No common block size for [^\n]*|[^.\n]{0,60}(?:block[_ ]size|Block size)[^.\n]{0,40}"
         r"(?:not supported|must be (?:a multiple|divisible|one of)|is not divisible)[^\n]*)",
         quoted("set block-size to a multiple of 16 (64 or 128 for some backends), or leave it to vLLM"),
     ),
     pattern(
-        _BACKEND, ("FlashAttention", "FlashMLA", "FlashInfer", "flash_attn", "FLASH", "MLA"),
-        r"(?P<text>FlashAttention only supports [^\n]*|FlashAttention-?3? (?:is not supported|requires)[^\n]*"
-        r"|FlashMLA[^\n]{0,80} (?:is )?not supported[^\n]*|\w*FLASH\w* (?:backend )?(?:is not supported|requires)[^\n]*"
-        r"|(?:FlashInfer|TRITON|CUTLASS)\w* (?:backend |attention )?(?:does not support|is not supported)[^\n]*)",
-        quoted(_BACKEND_MEND), rank=GENERAL,
-    ),
-    pattern(
-        _FLAG, "oes not match the quantization",
-        r"(?P<text>Quantization method specified in the model config[^\n]*)", quoted("leave quantization to vLLM"),
-    ),
-    pattern(
-        _FLAG, "not supported for quantization method",
-        r"(?P<text>torch\.\w+ is not supported for quantization method [^\n]*)", quoted("set dtype to one that the message names"),
-    ),
-    pattern(
-        _FLAG, "[type=",
-        r"(?P<text>(?:Input should be|Unexpected keyword|Extra inputs|Field required)[^\[]*)\[type=", _field, rank=GENERAL,
-    ),
-    pattern(
-        _FLAG, "Value error, ", r"Value error, (?P<text>.+?)(?: \[type=|$)", quoted("mend the flag that the message names"),
+        _BACKEND,
+        ("FlashAttention", "FlashMLA", "FlashInfer", "flash_attn", "FLASH", "MLA"),
+        r"(?P<text>FlashAttention only supports [^\n]*|FlashAttention-?3? (?:is not supported"
+        r"|requires)[^\n]*"
+        r"|FlashMLA[^\n]{0,80} (?:is )?not supported[^\n]*|\w*FLASH\w* (?:backend )?(?:is not supported"
+        r"|requires)[^\n]*"
+        r"|(?:FlashInfer|TRITON|CUTLASS)\w* (?:backend |attention )?(?:does not support|is not "
+        r"supported)[^\n]*)",
+        quoted(_BACKEND_MEND),
         rank=GENERAL,
     ),
     pattern(
-        _FLAG, "validation error", r"\d+ validation errors? for (?P<what>\w*(?:Config|Args))\b",
-        says("a flag of {what} is refused", "mend the flag that the log names"), rank=GENERAL,
+        _FLAG,
+        "oes not match the quantization",
+        r"(?P<text>Quantization method specified in the model config[^\n]*)",
+        quoted("leave quantization to vLLM"),
     ),
-)  # fmt: skip
+    pattern(
+        _FLAG,
+        "not supported for quantization method",
+        r"(?P<text>torch\.\w+ is not supported for quantization method [^\n]*)",
+        quoted("set dtype to one that the message names"),
+    ),
+    pattern(
+        _FLAG,
+        "[type=",
+        r"(?P<text>(?:Input should be|Unexpected keyword|Extra inputs|Field required)[^\[]*)\[type=",
+        _field,
+        rank=GENERAL,
+    ),
+    pattern(
+        _FLAG,
+        "Value error, ",
+        r"Value error, (?P<text>.+?)(?: \[type=|$)",
+        quoted("mend the flag that the message names"),
+        rank=GENERAL,
+    ),
+    pattern(
+        _FLAG,
+        "validation error",
+        r"\d+ validation errors? for (?P<what>\w*(?:Config|Args))\b",
+        says("a flag of {what} is refused", "mend the flag that the log names"),
+        rank=VAGUE,
+    ),
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tuner.engines.base import Bound, FailureKind
-from tuner.engines.vllm.logs.pattern import GENERAL, Explained, Found, pattern, quoted, says
+from tuner.engines.vllm.logs.pattern import EXACT, GENERAL, Explained, Found, pattern, quoted, says
 
 _GIB = {"GIB": 1.0, "MIB": 1 / 1024, "GB": 1.0, "MB": 1 / 1024, "KIB": 1 / 1024**2, "BYTES": 1 / 1024**3}
 
@@ -23,22 +23,26 @@ def _kv_memory(found: Found) -> Explained:
         least = used + 0.001
         if left is not None and left < 0 and total:
             least = max(least, used - left / total)
-        bounds = (Bound("gpu-memory-utilization", min=math.ceil(least * 1e4) / 1e4),)
+        bounds = (Bound("gpu-memory-utilization", min=math.ceil(round(least * 1e4, 6)) / 1e4),)
         if bounds[0].min is not None and bounds[0].min > 1.0:
             bounds = ()
     return Explained(
         cause,
-        "raise gpu-memory-utilization, lower max-num-batched-tokens or max-num-seqs, spread the model over more GPUs "
+        "raise gpu-memory-utilization, lower max-num-batched-tokens or max-num-seqs, spread the model over "
+        "more GPUs "
         "(tensor-parallel-size), or take a smaller or quantised model",
         bounds,
     )
 
 
 def _model_len(found: Found) -> Explained:
-    wanted, needed, left = found.number("wanted"), found.number("needed"), found.number("left")
-    longest = found.number("longest")
+    figures = found.figures
+    wanted, needed = found.number("wanted"), found.number("needed") or figures.needed_kv_gib
+    left = found.number("left")
+    left = figures.available_kv_gib if left is None else left
+    longest = figures.longest_len
     if longest is None and wanted and needed and left is not None:
-        # KV grows at most in proportion to the length, so the share of the memory bounds the length from above.
+        # KV grows at most in proportion to the length: the share of the memory bounds it from above.
         longest = math.ceil(wanted * (left + 0.005) / max(needed - 0.05, 0.01))
         longest = longest if longest < wanted else None
     cause = f"max-model-len {wanted:.0f} needs" if wanted else "one request of max-model-len needs"
@@ -53,7 +57,8 @@ def _model_len(found: Found) -> Explained:
 def _stored_len(found: Found) -> Explained:
     wanted, longest = found.number("wanted"), found.number("longest")
     return Explained(
-        f"max-model-len {found.group('wanted')} is more than the {found.group('longest')} tokens that the KV cache holds",
+        f"max-model-len {found.group('wanted')} is more than the {found.group('longest')} tokens that the "
+        f"KV cache holds",
         f"lower max-model-len to {found.group('longest')} or less, or raise gpu-memory-utilization",
         (Bound("max-model-len", max=longest),) if longest and wanted else (),
     )
@@ -62,7 +67,8 @@ def _stored_len(found: Found) -> Explained:
 def _derived_len(found: Found) -> Explained:
     longest = found.number("longest")
     return Explained(
-        f"max-model-len {found.group('wanted')} is longer than the model's own {found.group('longest') or 'length'}",
+        f"max-model-len {found.group('wanted')} is longer than the model's own "
+        f"{found.group('longest') or 'length'}",
         f"set max-model-len to {found.group('longest') or 'what the model was made for'} or less",
         (Bound("max-model-len", max=longest),) if longest else (),
     )
@@ -95,11 +101,14 @@ def _sampler(found: Found) -> Explained:
 
 
 _OOM_MENDS = {
-    "loading the weights": "the weights do not fit: spread them over more GPUs (tensor-parallel-size), or take a "
+    "loading the weights": "the weights do not fit: spread them over more GPUs (tensor-parallel-size), or "
+    "take a "
     "quantised model",
     "capturing CUDA graphs": "lower gpu-memory-utilization, max-num-seqs or max-cudagraph-capture-size",
-    "warming up and capturing CUDA graphs": "lower gpu-memory-utilization, max-num-seqs or max-cudagraph-capture-size",
-    "compiling and profiling the model": "lower max-num-batched-tokens or max-num-seqs, or spread the model over more "
+    "warming up and capturing CUDA graphs": "lower gpu-memory-utilization, max-num-seqs or "
+    "max-cudagraph-capture-size",
+    "compiling and profiling the model": "lower max-num-batched-tokens or max-num-seqs, or spread the "
+    "model over more "
     "GPUs (tensor-parallel-size)",
 }
 
@@ -120,56 +129,77 @@ _KV, _LEN = FailureKind.KV_MEMORY, FailureKind.MODEL_LEN
 _OOM = FailureKind.OOM
 _HOST = FailureKind.HOST_MEMORY
 _HOST_MEND = (
-    "give the host (or the container) more memory, load fewer processes at a time, or lower kv-offloading-size, "
+    "give the host (or the container) more memory, load fewer processes at a time, or lower "
+    "kv-offloading-size, "
     "swap-space and cpu-offload-gb"
 )
 
 PATTERNS = (
     pattern(
-        _LEN, "To serve at least one request",
-        r"To serve at least one request with the models?(?:'s|s's)? max(?:imum)? (?:seq|model|sequence) len(?:gth)?\s*"
-        r"\((?P<wanted>[\d,]+)\),?\s*\(?(?P<needed>-?[\d.]+) GiB KV cache is needed(?:.{0,40}?larger than the available"
-        r" KV cache memory\s*\((?P<left>-?[\d.]+) GiB\))?(?:.{0,200}?estimated maximum model length is (?P<longest>[\d,]+))?",
+        _LEN,
+        "To serve at least one request",
+        r"To serve at least one request with the models?(?:'s|s's)? max(?:imum)? (?:seq|model|sequence) "
+        r"len(?:gth)?\s*\((?P<wanted>[\d,]+)\)(?:,?\s*\(?(?P<needed>-?[\d.]+) GiB KV cache is needed)?"
+        r"(?:.{0,40}?larger than the available KV cache memory\s*\((?P<left>-?[\d.]+) GiB\))?",
         _model_len,
     ),
     pattern(
-        _LEN, "stored in KV cache",
-        r"max (?:seq|model) len \((?P<wanted>\d+)\) is larger than the maximum number of tokens that can be stored in "
+        _LEN,
+        "stored in KV cache",
+        r"max (?:seq|model) len \((?P<wanted>\d+)\) is larger than the maximum number of tokens that can "
+        r"be stored in "
         r"KV cache \((?P<longest>\d+)\)",
         _stored_len,
     ),
     pattern(
-        _LEN, ("greater than the derived", "larger than the derived", "exceeds the derived"),
-        r"max_model_len \((?P<wanted>\d+)\) (?:is (?:greater|larger) than|exceeds) the derived max_model_len "
+        _LEN,
+        ("greater than the derived", "larger than the derived", "exceeds the derived"),
+        r"max_model_len \((?P<wanted>\d+)\) (?:is (?:greater|larger) than|exceeds) the derived "
+        r"max_model_len "
         r"\((?:[a-z_]+=)?(?P<longest>\d+)?",
         _derived_len,
     ),
     pattern(
-        _LEN, "max model length", r"[Ee]stimated maximum model length is (?P<longest>[\d,]+)", _model_len, rank=GENERAL
+        _LEN,
+        "max model length",
+        r"[Ee]stimated maximum model length is (?P<longest>[\d,]+)",
+        _model_len,
+        rank=GENERAL,
     ),
     pattern(
-        _KV, ("memory for the cache blocks", "memory for cache blocks"), r"No available memory for (?:the )?cache blocks",
+        _KV,
+        ("memory for the cache blocks", "memory for cache blocks"),
+        r"No available memory for (?:the )?cache blocks",
         _kv_memory,
     ),
     pattern(
-        _KV, ("num_gpu_blocks", "KV cache"),
-        r"(?:num_gpu_blocks must be|No available (?:KV cache|kv cache) memory|Not enough (?:memory|KV cache) "
-        r"(?:space |memory )?for (?:the )?KV cache|requires at least \d+ KV cache blocks?)", _kv_memory, rank=GENERAL,
+        _KV,
+        ("num_gpu_blocks", "KV cache"),
+        r"(?:num_gpu_blocks must be|No available (?:KV cache|kv cache) memory|Not enough (?:memory|KV "
+        r"cache) "
+        r"(?:space |memory )?for (?:the )?KV cache|requires at least \d+ KV cache blocks?)",
+        _kv_memory,
+        rank=GENERAL,
     ),
     pattern(
-        FailureKind.GPU_BUSY, "less than desired",
-        r"[Ff]ree memory on device\s*(?:\S+ )?\((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is less than "
+        FailureKind.GPU_BUSY,
+        "less than desired",
+        r"[Ff]ree memory on device\s*(?:\S+ )?\((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is "
+        r"less than "
         r"desired (?:GPU|CPU|XPU) memory utilization \((?P<share>[\d.]+), (?P<asked>[\d.]+) GiB\)",
         _gpu_busy,
     ),
     pattern(
-        FailureKind.GPU_BUSY, ("busy or unavailable", "DevicesUnavailable"),
+        FailureKind.GPU_BUSY,
+        ("busy or unavailable", "DevicesUnavailable"),
         r"CUDA-capable device\(s\) is/are busy or unavailable|cudaErrorDevicesUnavailable",
         says("the GPU is held by another process", "stop the process that holds the GPU, or wait for it"),
     ),
     pattern(
-        FailureKind.MEMORY_PROFILING, "rror in memory profiling",
-        r"Error in memory profiling\.(?: Initial free memory:? (?P<was>[\d.]+(?: ?GiB)?)[^,]*,? current free memory:?"
+        FailureKind.MEMORY_PROFILING,
+        "rror in memory profiling",
+        r"Error in memory profiling\.(?: Initial free memory:? (?P<was>[\d.]+(?: ?GiB)?)[^,]*,? current "
+        r"free memory:?"
         r" (?P<now>[\d.]+(?: ?GiB)?))?",
         says(
             "another process gave GPU memory back while this one measured it",
@@ -177,41 +207,59 @@ PATTERNS = (
         ),
     ),
     pattern(
-        _OOM, "warming up", r"out of memory occurred when warming up sampler with (?P<dummies>\d+) dummy requests", _sampler
+        _OOM,
+        "warming up",
+        r"out of memory occurred when warming up sampler with (?P<dummies>\d+) dummy requests",
+        _sampler,
+        rank=EXACT,
     ),
     pattern(
-        _HOST, ("OutOfMemoryError", "running low on memory"),
+        _HOST,
+        ("OutOfMemoryError", "running low on memory"),
         r"ray\.exceptions\.OutOfMemoryError|due to the node running low on memory",
         says("Ray killed a worker because the host ran low on memory", _HOST_MEND),
     ),
     pattern(
-        _OOM, ("out of memory", "OutOfMemoryError", "ErrorMemoryAllocation", "ALLOC_FAILED"),
-        r"(?:CUDA|HIP|XPU|NPU) out of memory\.?(?:\s*Tried to allocate (?P<wanted>[\d.]+ [KMG]i?B))?"
-        r"(?:.{0,80}?total capacity of (?P<total>[\d.]+ [KMG]i?B) of which (?P<free>[\d.]+ (?:[KMG]i?B|bytes)) is free)?"
+        _OOM,
+        ("out of memory", "OutOfMemoryError", "ErrorMemoryAllocation", "ALLOC_FAILED"),
+        r"(?:torch\.(?:cuda\.)?OutOfMemoryError: )?(?:CUDA|HIP|XPU|NPU) out of memory\.?"
+        r"(?:\s*Tried to allocate (?P<wanted>[\d.]+ [KMG]i?B))?"
+        r"(?:.{0,80}?total capacity of (?P<total>[\d.]+ [KMG]i?B) of which (?P<free>[\d.]+ (?:[KMG]i?B"
+        r"|bytes)) is free)?"
         r"|(?:CUDA|HIP) (?:driver )?error:? (?:\d+ )?\(?out of memory|torch\.(?:cuda\.)?OutOfMemoryError"
         r"|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|CUBLAS_STATUS_ALLOC_FAILED"
         r"|[Cc]uda (?:failure|error) \d* ?'?out of memory|unhandled cuda error.{0,60}out of memory",
         _oom,
     ),
     pattern(
-        _HOST, ("can't allocate memory", "annot allocate memory", "bad_alloc", "MemoryError", "ot enough memory"),
-        r"DefaultCPUAllocator: (?:can't|not enough)|[Cc]annot allocate memory|std::bad_alloc|(?<![\w.])MemoryError(?::|$)"
+        _HOST,
+        ("can't allocate memory", "annot allocate memory", "bad_alloc", "MemoryError", "ot enough memory"),
+        r"DefaultCPUAllocator: (?:can't|not enough)|[Cc]annot allocate memory|std::bad_alloc"
+        r"|(?<![\w.])MemoryError(?::|$)"
         r"|DefaultCPUAllocator: not enough memory",
         says("the host ran out of memory", _HOST_MEND),
     ),
     pattern(
-        _HOST, ("Out of memory: Kill", "oom-kill", "OOMKilled", "Memory cgroup out of memory", "oom_reaper"),
+        _HOST,
+        ("Out of memory: Kill", "oom-kill", "OOMKilled", "Memory cgroup out of memory", "oom_reaper"),
         r"Out of memory: Killed? process|oom-kill|OOMKilled|Memory cgroup out of memory|oom_reaper",
         says("the kernel killed a process because the host ran out of memory", _HOST_MEND),
-        death=True, quiet=True, always=True,
+        death=True,
+        quiet=True,
+        always=True,
     ),
     pattern(
-        _HOST, ("CPU KV", "KVCACHE_SPACE", "CPU memory"),
-        r"(?P<text>(?:[Nn]ot enough|[Ii]nsufficient)[^.]{0,80}(?:CPU|host) memory[^.]*|VLLM_CPU_KVCACHE_SPACE[^.]*"
+        _HOST,
+        ("CPU KV", "KVCACHE_SPACE", "CPU memory"),
+        r"(?P<text>(?:[Nn]ot enough|[Ii]nsufficient)[^.]{0,80}(?:CPU|host) memory[^.]*"
+        r"|VLLM_CPU_KVCACHE_SPACE[^.]*"
         r"(?:too large|not enough|exceed)[^.]*|[Tt]oo large swap space[^\n]*)",
         quoted("lower VLLM_CPU_KVCACHE_SPACE, or give the host more memory"),
     ),
     pattern(
-        _HOST, "wap space", r"(?P<text>[Tt]oo large swap space[^\n]*)", quoted("lower swap-space or kv-offloading-size")
+        _HOST,
+        "wap space",
+        r"(?P<text>[Tt]oo large swap space[^\n]*)",
+        quoted("lower swap-space or kv-offloading-size"),
     ),
-)  # fmt: skip
+)

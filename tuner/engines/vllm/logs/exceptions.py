@@ -1,4 +1,5 @@
-"""Python exceptions in a log: which are true causes, which are wrappers around them, which merely followed."""
+"""Python exceptions in a log: which are true causes, which are wrappers around them, which merely "
+"followed."""
 
 from __future__ import annotations
 
@@ -6,14 +7,16 @@ import re
 from dataclasses import dataclass
 
 _NAME = (
-    r"(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Expired|Timeout|Interrupt|Exit|OutOfResources|Unsupported|Failure"
+    r"(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Expired|Timeout|Interrupt|Exit|OutOfResources"
+    r"|Unsupported|Failure"
     r"|Group|Empty|Full)|(?:[a-z_]\w*\.)+[A-Z]\w*|Exception)"
 )
 _WITH_TEXT = re.compile(
     rf"(?:^|(?<=[\s|>\]]))(?<!except )(?<!raise )(?P<name>{_NAME})(?:\([\w.]+\))?: (?P<text>\S.*)$"
 )
 _BARE = re.compile(
-    rf"(?:^|(?<=[\]|>:]\s)|(?<=\s))(?<!except )(?<!raise )(?<!as )(?<!import )(?<!class )(?P<name>{_NAME}):?$"
+    rf"(?:^|(?<=[\]|>:]\s)|(?<=\s))(?<!except )(?<!raise )(?<!as )(?<!import )(?<!class "
+    rf")(?P<name>{_NAME}):?$"
 )
 _HINTS = (
     "Error",
@@ -29,26 +32,34 @@ _HINTS = (
 )
 
 _WRAPPERS = re.compile(
-    r"See root cause above|Engine core initialization failed|WorkerProc initialization failed|See stack trace (?:above )?for"
-    r"|Engine process failed to start|failed to start\. See|Failed core proc|EngineCore encountered an issue"
-    r"|Worker failed with error|Engine core proc \S+ died|died unexpectedly|Background loop (?:has errored|is stopped|is not running)"
+    r"See root cause above|Engine core initialization failed|WorkerProc initialization failed|See stack "
+    r"trace (?:above )?for"
+    r"|Engine process failed to start|failed to start\. See|Failed core proc|EngineCore encountered an "
+    r"issue"
+    r"|Worker failed with error|Engine core proc \S+ died|died unexpectedly|Background loop (?:has errored"
+    r"|is stopped|is not running)"
     r"|Task finished unexpectedly|Cancelled by cancel scope|cancelled by"
-    r"|has no attribute '(?:workers|_?shutdown|engine_core|output_handler|resources|model_executor|driver_worker|rpc_broadcast_mq|_finalizer)'"
+    r"|has no attribute '(?:workers|_?shutdown|engine_core|output_handler|resources|model_executor"
+    r"|driver_worker|rpc_broadcast_mq|_finalizer)'"
     r"|leaked (?:semaphore|shared_memory)|generator didn't|Event loop is closed|EngineDead|MQLLMEngine"
 )
 _WRAPPER_NAMES = re.compile(
-    r"(?:Async)?Engine(?:Dead|GenerateE?)Error|EngineDeadError|MQEngineDeadError|ActorDiedError|ExceptionGroup"
+    r"(?:Async)?Engine(?:Dead|GenerateE?)Error|EngineDeadError|MQEngineDeadError|ActorDiedError"
+    r"|ExceptionGroup"
 )
 _WEAK_NAMES = re.compile(
-    r"(?:^|\.)(?:KeyboardInterrupt|SystemExit|CancelledError|BrokenPipeError|EOFError|ConnectionResetError|StopAsyncIteration"
-    r"|ConnectionError|ClientDisconnect|GeneratorExit|ProcessLookupError|CalledProcessError|ChildFailedError|ModuleNotFoundError"
+    r"(?:^|\.)(?:KeyboardInterrupt|SystemExit|CancelledError|BrokenPipeError|EOFError|ConnectionResetError"
+    r"|StopAsyncIteration"
+    r"|ConnectionError|TimeoutError|ClientDisconnect|GeneratorExit|ProcessLookupError|CalledProcessError"
+    r"|ChildFailedError|ModuleNotFoundError"
     r"|ImportError)$"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Thrown:
-    """An exception as a log shows it. `strength` 2: may be a cause; 1: mostly a consequence; 0: a wrapper."""
+    """An exception as a log shows it. `strength` 2: may be a cause; 1: mostly a consequence; 0: a "
+    "wrapper."""
 
     name: str
     text: str
@@ -72,13 +83,16 @@ def thrown_in(body: str) -> Thrown | None:
 
 
 FAILED_START = re.compile(
-    r"(?:EngineCore|WorkerProc|Engine process|Worker|Engine core)\w* (?:failed to start|hit an exception|initialization failed)"
-    r"|Engine core initialization failed|Exception in worker \w+ while processing method (?:init|load|determine)"
+    r"(?:EngineCore|WorkerProc|Engine process|Worker|Engine core)\w* (?:failed to start|hit an exception)"
+    r"|Exception in worker \w+ while processing method (?:init|load|determine)"
 )
+"""A process says that it failed; its traceback follows."""
 DEATH = re.compile(
-    r"EngineCore encountered a fatal error|EngineDeadError|Engine core proc(?:ess)? \S* ?died|Engine process \(pid \d+\) died"
+    r"EngineCore encountered a fatal error|EngineDeadError|Engine core proc(?:ess)? \S* ?died|Engine "
+    r"process \(pid \d+\) died"
     r"|engine is already dead|Background loop has errored|Task finished unexpectedly|died unexpectedly"
-    r"|EngineCore hit an exception|Terminating server process|ActorDiedError|Engine loop (?:is not running|has died)"
+    r"|EngineCore hit an exception|Terminating server process|ActorDiedError|Engine loop (?:is not running"
+    r"|has died)"
     r"|process died with exit code|\bexit code: ?-\d+"
 )
 """The engine, or a worker, is gone."""

@@ -28,6 +28,8 @@ class Figures:
     effective: dict[str, FlagValue] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
     utilization: float | None = None
+    longest_len: int | None = None
+    needed_kv_gib: float | None = None
     silent_kernels: str = ""
 
     def gpu_memory_utilization(self) -> float | None:
@@ -82,10 +84,11 @@ def _effective(name: str, kind: Callable[[str], FlagValue] = int) -> Callable[[F
 
 
 def _graph_profiling(figures: Figures, match: re.Match[str]) -> None:
-    """vLLM says what utilization would have been equal without the graphs' memory: that gives the GPU's total."""
+    """vLLM says what utilization would have been equal without the graphs' memory: that gives the GPU's "
+    "total."""
     figures.utilization = float(match[1])
     share = figures.utilization - float(match[2])
-    # Four decimals of a share: the largest total that agrees with the text, so that bounds stay on the safe side.
+    # Four decimals of a share: the largest total that agrees, so that bounds stay on the safe side.
     if figures.total_gib is None and figures.graph_gib and share > 0.001:
         figures.total_gib = (figures.graph_gib + 0.005) / (share - 0.0001)
 
@@ -174,37 +177,93 @@ def _figure(needle: str, regex: str, store: Callable[[Figures, re.Match[str]], N
 
 
 FIGURES = (
+    _figure(
+        "maximum model length is ",
+        r"stimated maximum model length is ([\d,]*\d)",
+        lambda figures, match: setattr(figures, "longest_len", int(match[1].replace(",", ""))),
+    ),
+    _figure("KV cache is needed", rf"{_NUMBER} GiB KV cache is needed", _set("needed_kv_gib")),
     _figure("KV cache size: ", r"KV cache size: ([\d,]*\d) tokens", _kv_tokens),
-    _figure("aximum concurrency for ", r"aximum concurrency for [\d,]+ tokens per request: ([\d.,]*\d)x", _low("max_concurrency")),
-    _figure(" blocks: ", r"# (?:GPU|CUDA|cuda|CPU|XPU|rocm|HPU|TPU|npu) blocks: (\d+), # CPU blocks: \d+", _blocks),
+    _figure(
+        "aximum concurrency for ",
+        r"aximum concurrency for [\d,]+ tokens per request: ([\d.,]*\d)x",
+        _low("max_concurrency"),
+    ),
+    _figure(
+        " blocks: ", r"# (?:GPU|CUDA|cuda|CPU|XPU|rocm|HPU|TPU|npu) blocks: (\d+), # CPU blocks: \d+", _blocks
+    ),
     _figure("oading took ", rf"Model loading took {_NUMBER} Gi?B", _weights),
-    _figure("oading took ", rf"Model loading took {_NUMBER} Gi?B(?: memory)? and {_NUMBER} s".replace(_NUMBER, r"-?[\d.]+", 1), _phase("model loading")),
+    _figure(
+        "oading took ",
+        rf"Model loading took {_NUMBER} Gi?B(?: memory)? and {_NUMBER} s".replace(_NUMBER, r"-?[\d.]+", 1),
+        _phase("model loading"),
+    ),
     _figure("oading model weights took ", rf"oading model weights took {_NUMBER} Gi?B", _weights),
     _figure("model weights take ", rf"model weights take {_NUMBER} ?Gi?B", _weights),
-    _figure("vailable KV cache memory: ", rf"vailable KV cache memory: {_NUMBER} GiB", _low("available_kv_gib")),
-    _figure("reserved for KV Cache is ", rf"reserved for KV Cache is {_NUMBER} ?GiB", _low("available_kv_gib")),
-    _figure("instance can use total_gpu_memory", rf"total_gpu_memory \({_NUMBER} ?GiB\) x gpu_memory_utilization \({_NUMBER}\)", _v0_budget),
+    _figure(
+        "vailable KV cache memory: ", rf"vailable KV cache memory: {_NUMBER} GiB", _low("available_kv_gib")
+    ),
+    _figure(
+        "reserved for KV Cache is ", rf"reserved for KV Cache is {_NUMBER} ?GiB", _low("available_kv_gib")
+    ),
+    _figure(
+        "instance can use total_gpu_memory",
+        rf"total_gpu_memory \({_NUMBER} ?GiB\) x gpu_memory_utilization \({_NUMBER}\)",
+        _v0_budget,
+    ),
     _figure("raph memory: ", rf"Estimated CUDA graph memory: {_NUMBER} GiB", _set("graph_gib")),
-    _figure("Graph capturing finished", rf"Graph capturing finished in [\d.]+ secs?, took {_NUMBER} GiB", _set("graph_gib")),
-    _figure("Graph capturing finished", rf"Graph capturing finished in {_NUMBER} sec", _phase("graph capture")),
-    _figure("equivalent to --gpu-memory-utilization=", rf"current --gpu-memory-utilization={_NUMBER} is equivalent to --gpu-memory-utilization=(\d\.\d+)", _graph_profiling),
+    _figure(
+        "Graph capturing finished",
+        rf"Graph capturing finished in [\d.]+ secs?, took {_NUMBER} GiB",
+        _set("graph_gib"),
+    ),
+    _figure(
+        "Graph capturing finished", rf"Graph capturing finished in {_NUMBER} sec", _phase("graph capture")
+    ),
+    _figure(
+        "equivalent to --gpu-memory-utilization=",
+        rf"current --gpu-memory-utilization={_NUMBER} is equivalent to --gpu-memory-utilization=(\d\.\d+)",
+        _graph_profiling,
+    ),
     _figure("total capacity of ", rf"total capacity of {_NUMBER} GiB", _set("total_gib")),
     _figure("torch.compile t", rf"torch\.compile t(?:ook|akes) {_NUMBER} s", _phase("torch.compile")),
     _figure("oading weights took ", rf"oading weights took {_NUMBER} s", _phase("loading weights")),
     _figure("bytecode transform time", rf"ytecode transform time: {_NUMBER} s", _phase("dynamo")),
     _figure("rofiling/warmup run took", rf"rofiling/warmup run took {_NUMBER} s", _phase("profiling run")),
-    _figure("init engine (profile", rf"init engine \(profile, create kv cache, warmup model\) took {_NUMBER} s", _phase("init engine")),
+    _figure(
+        "init engine (profile",
+        rf"init engine \(profile, create kv cache, warmup model\) took {_NUMBER} s",
+        _phase("init engine"),
+    ),
     _figure("on-default args: ", r"on-default args: (\{.*)", _args),
-    _figure("LLM engine (v", r"Initializing an? (?:V\d )?LLM engine \(v([\w.+]+)\) with config: (.*)", _config),
+    _figure(
+        "LLM engine (v", r"Initializing an? (?:V\d )?LLM engine \(v([\w.+]+)\) with config: (.*)", _config
+    ),
     _figure("API server version ", r"vLLM API server version v?(\d[\w.+]*)", _set("version", str)),
     _figure("  version ", r"[█▀▄]\s+version v?(\d[\w.+]*)", _set("version", str)),
-    _figure("max_num_batched_tokens=", r"prefill is enabled with max_num_batched_tokens=(\d+)", _effective("max-num-batched-tokens")),
+    _figure(
+        "max_num_batched_tokens=",
+        r"prefill is enabled with max_num_batched_tokens=(\d+)",
+        _effective("max-num-batched-tokens"),
+    ),
     _figure("sing max model len ", r"sing max model len (\d+)", _effective("max-model-len")),
-    _figure("synchronous scheduling is ", r"synchronous scheduling is (enabled|disabled)", _effective("async-scheduling", lambda text: text == "enabled")),
-    _figure("KV cache block size to ", r"(?:[Ss]etting|set) (?:the )?KV cache block size to (\d+)", _effective("block-size")),
-    _figure(" attention backend", r"Using (\w+) attention backend|Using Flash ?Attention", lambda figures, match: figures.effective.__setitem__("attention-backend", match[1] or "FLASH_ATTN")),
+    _figure(
+        "synchronous scheduling is ",
+        r"synchronous scheduling is (enabled|disabled)",
+        _effective("async-scheduling", lambda text: text == "enabled"),
+    ),
+    _figure(
+        "KV cache block size to ",
+        r"(?:[Ss]etting|set) (?:the )?KV cache block size to (\d+)",
+        _effective("block-size"),
+    ),
+    _figure(
+        " attention backend",
+        r"Using (\w+) attention backend|Using Flash ?Attention",
+        lambda figures, match: figures.effective.__setitem__("attention-backend", match[1] or "FLASH_ATTN"),
+    ),
     _figure("MoE backend", r"Using (FlashInfer (?:CUTLASS|TRTLLM)[\w ]*) MoE backend", _silent),
-)  # fmt: skip
+)
 
 
 def take_figures(figures: Figures, body: str) -> None:

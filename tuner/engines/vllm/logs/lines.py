@@ -1,5 +1,5 @@
-"""From the raw text of a log to clean pieces: colour codes, carriage returns, container wrappers and vLLM's own
-prefixes taken off, lines that two processes wrote into each other taken apart.
+"""From the raw text of a log to clean pieces: colour codes, carriage returns, container wrappers and vLLM's
+own prefixes taken off, lines that two processes wrote into each other taken apart.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ MAX_LINE = 1 << 16
 """Characters of a line that are looked at in one go; a longer line is read as several."""
 
 _ANSI = re.compile(
-    r"(?:\x1b|\^\[|\\u001b|\\x1b|\\033|#033)\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]"
+    r"(?:\x1b|\^\[|\\u001b|\\x1b|\\033|#033)\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
+    r"|\x1b[@-Z\\-_]"
 )
 _SOURCE = r"\((?P<source>[A-Za-z][\w .=:-]{0,48}?)[ _]pid=(?P<pid>\d+)(?:, ip=[\d.:a-f]+)?\)"
 _HEADER = (
@@ -26,6 +27,7 @@ _START = re.compile(
     rf"{_SOURCE}(?:[ ]*{_HEADER})?[ ]?|{_HEADER.replace('level', 'bare').replace('stamp', 'at')}"
 )
 _UVICORN = re.compile(r"(?:^|\s)(DEBUG|INFO|WARNING|ERROR|CRITICAL):\s{2,}")
+_LOGGING = re.compile(r"\s-\s(DEBUG|INFO|WARNING|ERROR|CRITICAL)\s-\s")
 _GLOG = re.compile(r"\[([IWEF])\d{4} \d\d:\d\d:\d\d|\[([IWEF]) [\w./]+\.(?:cpp|cc|cu|h):\d+")
 _ISO = re.compile(r"\d{4}-(\d\d-\d\d)[T ](\d\d:\d\d:\d\d)")
 _PYTHON_WARNING = re.compile(r"\b(?:User|Future|Deprecation|Runtime|Resource)Warning: ")
@@ -81,7 +83,8 @@ def pieces(raw: Iterable[str | bytes]) -> Iterator[Piece]:
 
 
 def _physical(text: str) -> Iterator[str]:
-    """Lines of a chunk: container JSON unwrapped, every part of an overwritten progress bar, at most MAX_LINE."""
+    """Lines of a chunk: container JSON unwrapped, every part of an overwritten progress bar, at most "
+    "MAX_LINE."""
     if text.lstrip()[:1] == "{":
         text = _unwrap(text)
     if "\x00" in text:
@@ -130,6 +133,8 @@ def _split(line: str) -> Iterator[Piece]:
 def _level(text: str) -> Level:
     """The level of a line without vLLM's header: uvicorn's, glog's, Python's warnings."""
     if "  " in text and (match := _UVICORN.search(text, 0, 200)):
+        return _LEVELS[match[1][0]]
+    if " - " in text and (match := _LOGGING.search(text, 0, 200)):
         return _LEVELS[match[1][0]]
     if "[" in text and (match := _GLOG.search(text, 0, 200)):
         return _LEVELS[match[1] or match[2]]

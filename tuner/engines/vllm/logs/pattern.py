@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tuner.engines.base import Bound, FailureKind
 from tuner.engines.vllm.logs.figures import Figures
 
-PRECISE, GENERAL, CONSEQUENCE = 0, 1, 2
+EXACT, PRECISE, GENERAL, VAGUE, CONSEQUENCE = range(5)
 """Ranks: a precise cause is told before a general one, and both before what merely followed."""
 
 
@@ -51,9 +51,9 @@ Explain = Callable[[Found], Explained]
 class Pattern:
     """A known failure.
 
-    `needles` are literals of which one must be in a line before the regex is tried. `death` marks the end of a
-    server that was up; `always` a failure of the process itself, whatever was before; `quiet` one that vLLM or
-    torch may write as a warning.
+    `needles` are literals of which one must be in a line before the regex is tried. `death` marks the end of
+    a server that was up; `always` a failure of the process itself, whatever was before; `quiet` one that vLLM
+    or torch may write as a warning, which then ranks with the consequences.
     """
 
     kind: FailureKind

@@ -30,7 +30,8 @@ def _mark(
 
 
 _PEERS = (
-    "the processes wait for each other: check that every rank is alive and that the GPUs can reach each other "
+    "the processes wait for each other: check that every rank is alive and that the GPUs can reach each "
+    "other "
     "(NCCL_DEBUG=INFO names the link; NCCL_P2P_DISABLE=1 or --disable-custom-all-reduce goes around it)"
 )
 
@@ -46,13 +47,18 @@ MARKS = (
         "tarting to load model",
         r"[Ss]tarting to load model",
         "loading the weights",
-        "reading the weights takes minutes from a network disk: give it more time, or copy the model to a local disk",
+        "reading the weights takes minutes from a network disk: give it more time, or copy the model to a "
+        "local disk",
     ),
     _mark(
-        "eights download", r"ime spent downloading weights", "loading the weights",
+        "eights download",
+        r"ime spent downloading weights",
+        "loading the weights",
         "downloading takes as long as the network needs: fetch the model beforehand",
     ),
-    _mark("oading took ", r"Model loading took|oading model weights took", "compiling and profiling the model"),
+    _mark(
+        "oading took ", r"Model loading took|oading model weights took", "compiling and profiling the model"
+    ),
     _mark("torch.compile t", r"torch\.compile t(?:ook|akes)", "profiling the model after torch.compile"),
     _mark("rofiling/warmup run took", r"rofiling/warmup run took", "measuring the memory left for KV"),
     _mark("raph memory: ", r"Profiling CUDA graph memory", "measuring the memory of the CUDA graphs"),
@@ -65,16 +71,19 @@ MARKS = (
     _mark("aiting for application startup", r"Waiting for application startup", "opening the HTTP server"),
     _mark("pplication startup complete", r"Application startup complete", READY),
     _mark("Uvicorn running on", r"Uvicorn running on", READY),
-)  # fmt: skip
+)
 
 SERVING = re.compile(
-    r"Avg prompt throughput: |\"(?:POST|GET) /(?:v1|metrics|health|generate|tokenize|ping)\S* HTTP/[\d.]+\" 200"
+    r"Avg prompt throughput: |\"(?:POST|GET) /(?:v1|metrics|health|generate|tokenize|ping)\S* "
+    r"HTTP/[\d.]+\" 200"
 )
 """Lines that only a server that is up writes."""
 
 SHUTDOWN = re.compile(
-    r"\bShutting down$|Shutdown initiated|\[shutdown\]|trigger received signal|[Rr]eceived (?:signal )?(?:SIG)?(?:TERM|INT)\b"
-    r"|SIGTERM received|Received SIGINT|Waiting for application shutdown|^KeyboardInterrupt|Gracefully stopping|Received exit signal"
+    r"\bShutting down$|Shutdown initiated|\[shutdown\]|trigger received signal|[Rr]eceived (?:signal "
+    r")?(?:SIG)?(?:TERM|INT)\b"
+    r"|SIGTERM received|Received SIGINT|Waiting for application shutdown|(?:^|\s)KeyboardInterrupt(?::|$)|Gracefully "
+    r"stopping|Received exit signal"
 )
 """Lines of a server that was asked to stop."""
 

@@ -14,10 +14,10 @@ from tuner.spec import FlagValue
 class LogReport:
     """What a vLLM log tells of the last start in it.
 
-    `ready`: it came up, and did not die. `kind`, `cause`, `mend` and `bounds` say why not; each bound holds by
-    itself for the configuration that was started. `args` are the flags it was started with, `effective` further
-    values in force, both by flag names without the dashes. `phase` is where the start stood at the log's end,
-    `phases` the seconds that vLLM itself reports. `served`: it had been up before it failed.
+    `ready`: it came up, and did not die. `kind`, `cause`, `mend` and `bounds` say why not; each bound holds
+    by itself for the configuration that was started. `args` are the flags it was started with, `effective`
+    further values in force, both by flag names without the dashes. `phase` is where the start stood at the
+    log's end, `phases` the seconds that vLLM itself reports. `served`: it had been up before it failed.
     """
 
     ready: bool
@@ -40,7 +40,8 @@ class LogReport:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `bound` is {flag: {"min": …, "max": …}}, and null where a figure is not known."""
+        """Plain JSON values; `bound` is {flag: {"min": …, "max": …}}, and null where a figure is not "
+        "known."""
         bound: dict[str, dict[str, float | int]] = {}
         for taught in self.bounds:
             limits = {"min": taught.min, "max": taught.max}
