@@ -194,7 +194,7 @@ class ConfigSource:
             case ast.Attribute(value=ast.Name(id=name), attr=attr) if name in self.classes:
                 return _class_value(self.classes[name], attr), {}
         value = literal(node, None)
-        return (value if isinstance(value, bool | int | float | str | tuple) else None), {}
+        return (value if isinstance(value, bool | int | float | str | tuple) and value != () else None), {}
 
 
 def _class_value(owner: ast.ClassDef, name: str) -> FlagValue:
