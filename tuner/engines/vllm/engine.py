@@ -20,13 +20,14 @@ from tuner.engines.vllm.ready import Watched, wait_ready
 from tuner.engines.vllm.running import Running
 from tuner.engines.vllm.server import VllmServer
 from tuner.engines.vllm.warm import WarmLauncher, WarmUnavailable
-from tuner.errors import EngineUnavailable
+from tuner.errors import BadRequest, EngineUnavailable
 from tuner.hardware import Gpu, Platform
-from tuner.models import has_weights
+from tuner.models import find_model, has_weights
 from tuner.replay import ClientOptions
-from tuner.space import Installed, LaunchConfig, find_vllm, to_argv
+from tuner.space import Installed, LaunchConfig, effective_defaults, find_vllm, to_argv
 from tuner.spec import FlagValue
 
+SERVER_MARKER = "KIMI_TUNE_SERVER"
 _TRIES = 3
 _FORK_FAULT = re.compile(r"forked subprocess|cannot fork|after fork|fork\(\)", re.IGNORECASE)
 _STARTUP_GUESS_S = {LauncherKind.WARM: 20.0, LauncherKind.PLAIN: 75.0, LauncherKind.TEMPLATE: 90.0}
@@ -57,7 +58,7 @@ class VllmEngine:
 
         `installed` may be None where `launcher` is a template that brings its own vLLM; `version` is then
         needed, or the tag of the image tells it. `defaults` are the values that vLLM is known to take for
-        flags left out; what a server says goes before them.
+        flags left out (None: worked out for this model); what a server says goes before them.
 
         Raises:
             BadRequest: a bad launcher template.
@@ -76,7 +77,7 @@ class VllmEngine:
             self._kind = LauncherKind.WARM if gpu.platform is Platform.CUDA else LauncherKind.PLAIN
         self._installed, self._model, self._gpu = installed, model, gpu
         self._options = options or ClientOptions()
-        self._defaults = dict(defaults or {})
+        self._defaults = defaults if defaults is not None else _known_defaults(gpu, model, self._version)
         self._limits = limits or Limits()
         self._name_prefix = name_prefix
         self._state_folder = state_folder
@@ -185,9 +186,9 @@ class VllmEngine:
         started = time.monotonic()
         if command.container:
             self._owner.at_end(list(command.remove))
-        handle = self._run(command, log, warm)
+        handle = self._run(command, log, name, warm)
         self._owner.own(handle.pid)
-        running = Running(handle, command, port, self._limits, self._owner, memory)
+        running = Running(handle, command, port, self._limits, self._owner, memory, f"{SERVER_MARKER}={name}")
         watched = Watched(port, name, log, running.poll, running.cpu_s)
         try:
             startup_s = wait_ready(watched, self._limits, say, started)
@@ -219,11 +220,11 @@ class VllmEngine:
             template = plain_template(str(self._installed.python), self._installed.package_dir)
         return template.command(self._model, flags, port=port, name=name, environment=self._added)
 
-    def _run(self, command: Command, log: Path, warm: WarmLauncher | None) -> Handle:
+    def _run(self, command: Command, log: Path, name: str, warm: WarmLauncher | None) -> Handle:
         if warm is not None:
             return warm.launch(command.argv[1:], log)
         try:
-            return Child(command.argv, self._environment(), log)
+            return Child(command.argv, {**self._environment(), SERVER_MARKER: name}, log)
         except OSError as error:
             raise EngineUnavailable(
                 f"{command.argv[0]} cannot be started: {error.strerror}", "check --launcher and --vllm-python"
@@ -266,6 +267,13 @@ class VllmEngine:
         warm, self._warm = self._warm, None
         if warm is not None:
             warm.close()
+
+
+def _known_defaults(gpu: Gpu, model: str, version: str) -> Mapping[str, FlagValue]:
+    try:
+        return effective_defaults(gpu, find_model(model), version)
+    except BadRequest:  # a model of which nothing is known here: only what the server says
+        return {}
 
 
 def _fork_to_blame(failure: LaunchFailure) -> bool:

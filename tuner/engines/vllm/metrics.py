@@ -19,6 +19,7 @@ _COUNTERS = {
     "steps": "vllm:iteration_tokens_total_count",
     "queue_time_s": "vllm:request_queue_time_seconds_sum",
 }
+_COMPUTED = ("step_tokens", "prompt_tokens", "generation_tokens")
 _FINISHED = "vllm:request_success_total"
 _CACHE = "vllm:cache_config_info"
 
@@ -29,6 +30,11 @@ class Metrics:
 
     totals: Mapping[str, float] = field(default_factory=dict)
     cache: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> float:
+        """Tokens computed so far, of prompts and answers; it moves with every step that does anything."""
+        return sum(self.totals.get(name, 0.0) for name in _COMPUTED)
 
     def since(self, before: Metrics) -> dict[str, float]:
         """What was added since an earlier reading."""

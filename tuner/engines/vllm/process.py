@@ -58,11 +58,12 @@ def cpu_seconds(session: int) -> float:
     return sum(stat.cpu_s for stat in sessions.members(session))
 
 
-def stop(handle: Handle, grace_s: float) -> bool:
+def stop(handle: Handle, grace_s: float, marker: str = "") -> bool:
     """SIGTERM to the group, SIGKILL to the whole session after the grace, and the leader reaped.
 
     Returns whether SIGTERM was enough. Safe for what has already ended: members that outlived the leader are
-    killed all the same.
+    killed all the same, and so are processes with `marker` (NAME=value) in their environment that have made a
+    session of their own.
     """
     session = handle.pid
     gentle = True
@@ -71,10 +72,10 @@ def stop(handle: Handle, grace_s: float) -> bool:
         deadline = time.monotonic() + grace_s
         while (handle.poll() is None or sessions.members(session)) and time.monotonic() < deadline:
             time.sleep(0.05)
-    if handle.poll() is None or sessions.members(session):
+    if handle.poll() is None or sessions.family(session, marker):
         gentle = False
         _signal_group(session, signal.SIGKILL)
-        sessions.end_session(session)
+        sessions.end_session(session, marker)
     deadline = time.monotonic() + 10.0
     while handle.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -25,6 +25,7 @@ class Running:
         limits: Limits,
         owner: Owner,
         memory_before: tuple[int, ...],
+        marker: str = "",
     ) -> None:
         self.handle = handle
         self.command = command
@@ -33,6 +34,7 @@ class Running:
         self._limits = limits
         self._owner = owner
         self._memory_before = memory_before
+        self._marker = marker
         self._stopped = False
         self._lock = threading.Lock()
         self._top: tuple[float, list[int]] = (0.0, [])
@@ -55,8 +57,8 @@ class Running:
             self._stopped = True
             if self.command.container:
                 self._stop_container()
-            process.stop(self.handle, self._limits.grace_s)
-            if sessions.members(self.handle.pid):
+            process.stop(self.handle, self._limits.grace_s, self._marker)
+            if sessions.family(self.handle.pid, self._marker):
                 self.notes.append("a process of the server cannot be killed (waiting for a driver?)")
             else:
                 self._owner.drop(self.handle.pid)

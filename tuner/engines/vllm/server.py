@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 
-from tuner.engines.base import Progress, ServerFacts
+from tuner.engines.base import LaunchFailure, Progress, ServerFacts
 from tuner.engines.vllm import control, diagnose, metrics
+from tuner.engines.vllm.in_flight import InFlight
 from tuner.engines.vllm.limits import Limits
 from tuner.engines.vllm.ready import Watched
 from tuner.engines.vllm.running import Running
 from tuner.engines.vllm.watch import ReplayWatch
-from tuner.replay import ClientOptions, Curtailment, Replay, Workload, replay_http
+from tuner.errors import TuneError
+from tuner.replay import ClientOptions, Curtailment, Endpoint, Replay, Workload, replay_http
+from tuner.replay.server import probe_endpoint
 from tuner.traces.trace import Trace
 
 WARM_UP_CLASSES = 8
 WARM_UP_OUTPUT_TOKENS = 32
+RESET_LIMIT_S = 5.0
 
 
 class VllmServer:
@@ -29,7 +34,8 @@ class VllmServer:
     ) -> None:
         self._facts = facts
         self._running, self._watched, self._limits, self._options = running, watched, limits, options
-        self._replays = 0
+        self._replays = self._seed = 0
+        self._since_s = time.monotonic()
 
     @property
     def facts(self) -> ServerFacts:
@@ -94,19 +100,25 @@ class VllmServer:
     def _send(
         self, workload: Workload, stop: Curtailment | None = None, progress: Progress | None = None
     ) -> Replay:
+        self._since_s = time.monotonic()
         self._check_alive()
-        control.request(self._watched.port, "/reset_prefix_cache", method="POST")
-        self._seed = getattr(self, "_seed", 0) + 1
-        watch = ReplayWatch(self._watched, self._limits, on_failure=self._running.stop)
+        self._empty_cache()
+        self._seed += 1
+        flight = InFlight(workload)
+        watch = ReplayWatch(self._watched, self._limits, flight, on_failure=self._running.stop)
 
         def tell(done: int, planned: int) -> None:
             if watch.failure is not None:
                 raise watch.failure
+            flight.ended(done)
             if progress is not None:
                 progress(done, planned)
 
         try:
             with watch:
+                if self._options.endpoint is Endpoint.AUTO:  # asked once, not before every replay
+                    endpoint = probe_endpoint(self.base_url, self.served_name)
+                    self._options = replace(self._options, endpoint=endpoint)
                 replay = replay_http(
                     self.base_url,
                     self.served_name,
@@ -116,24 +128,39 @@ class VllmServer:
                     options=self._options,
                     seed=self._seed,
                 )
-        except BaseException:
+        except BaseException as error:
+            lost = watch.failure or (self._lost() if isinstance(error, TuneError) else None)
             self.stop()
+            if lost is not None and error is not lost:
+                raise lost from error
             raise
         if watch.failure is not None:
             raise watch.failure
         self._check_alive()
         return replay
 
+    def _empty_cache(self) -> None:
+        """Ask for it until it is done: it is refused while requests of the last replay are being aborted."""
+        deadline = time.monotonic() + RESET_LIMIT_S
+        while True:
+            status, body = control.request(self._watched.port, "/reset_prefix_cache", method="POST")
+            refused = status not in (0, 200, 404, 405) or "false" in body  # {"success": false} from newer servers
+            if not refused or time.monotonic() > deadline:
+                return
+            time.sleep(0.1)
+
     def _check_alive(self) -> None:
-        code = self._running.poll()
-        if code is not None:
-            failure = diagnose.exited(self._watched.log, code, 0.0, serving=True)
-        elif control.request(self._watched.port, "/health", timeout_s=30.0)[0] == 503:
-            failure = diagnose.engine_dead(self._watched.log, 0.0)
-        else:
-            return
-        self.stop()
-        raise failure
+        if failure := self._lost():
+            self.stop()
+            raise failure
+
+    def _lost(self) -> LaunchFailure | None:
+        seconds = time.monotonic() - self._since_s
+        if (code := self._running.poll()) is not None:
+            return diagnose.exited(self._watched.log, code, seconds, serving=True)
+        if control.request(self._watched.port, "/health", timeout_s=30.0)[0] == 503:
+            return diagnose.engine_dead(self._watched.log, seconds)
+        return None
 
     def _metrics(self) -> metrics.Metrics:
         return metrics.parse(control.request(self._watched.port, "/metrics", timeout_s=30.0)[1])

@@ -81,10 +81,18 @@ def send(pids: Iterable[int], number: int) -> None:
             continue
 
 
-def end_session(session: int, limit_s: float = 10.0) -> bool:
-    """Kill every process of a session until none is left (they may fork meanwhile); False past the limit."""
+def family(session: int, marker: str = "") -> list[Stat]:
+    """The living processes of a session, and those elsewhere that carry the marker."""
+    found = {stat.pid: stat for stat in members(session)}
+    if marker:
+        found.update((stat.pid, stat) for stat in marked(marker))
+    return list(found.values())
+
+
+def end_session(session: int, marker: str = "", limit_s: float = 10.0) -> bool:
+    """Kill all of a family until none is left (they may fork meanwhile); False past the limit."""
     deadline = time.monotonic() + limit_s
-    while left := members(session):
+    while left := family(session, marker):
         send((stat.pid for stat in left), signal.SIGKILL)
         if time.monotonic() > deadline:
             return False

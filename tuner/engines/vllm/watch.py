@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +15,8 @@ from tuner.engines.vllm.log_tail import LogTail
 from tuner.engines.vllm.ready import Watched
 from tuner.engines.vllm.standstill import Standstill
 
-_BUSY = re.compile(r"^vllm:num_requests_(?:running|waiting)(?:\{.*\})?\s+(\S+)", re.MULTILINE)
+_ASK_EVERY_S = 5.0
+"""/metrics costs the API server some milliseconds of the time that is being measured."""
 _BUSY_CPU_FACTOR = 3.0
 """A server that burns CPU without computing a token may be compiling: it gets so many times the limit."""
 
@@ -25,13 +25,20 @@ class ReplayWatch:
     """A thread beside a replay; `failure` is set, and `on_failure` called once, when the server is lost.
 
     It is lost when its process ended, when /health says 503 (the engine died behind its API server), or when
-    requests are in flight and no token has been computed for the limit (a request larger than the KV cache
-    waits for ever).
+    requests are in flight (the client knows; the server's gauges are stale while it is idle) and no token has
+    been computed for the limit: a request larger than the KV cache waits for ever.
     """
 
-    def __init__(self, watched: Watched, limits: Limits, on_failure: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        watched: Watched,
+        limits: Limits,
+        in_flight: Callable[[], bool],
+        on_failure: Callable[[], None],
+    ) -> None:
         self.failure: LaunchFailure | None = None
-        self._watched, self._limits, self._on_failure = watched, limits, on_failure
+        self._watched, self._limits = watched, limits
+        self._in_flight, self._on_failure = in_flight, on_failure
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="replay-watch", daemon=True)
 
@@ -46,32 +53,28 @@ class ReplayWatch:
         self._thread.join()
 
     def _run(self) -> None:
-        started = moved = time.monotonic()
+        started = moved = asked = time.monotonic()
         computed = -1.0
         tail, still = LogTail(self._watched.log), Standstill(started)
         tail.lines()
-        while not self._ended.wait(max(self._limits.poll_s, min(1.0, self._limits.replay_standstill_s / 4))):
+        every_s = min(_ASK_EVERY_S, self._limits.replay_standstill_s / 4)
+        while not self._ended.wait(self._limits.poll_s):
             now = time.monotonic()
+            if (code := self._watched.poll()) is not None:
+                self._fail(diagnose.exited(self._watched.log, code, now - started, serving=True))
+                return
+            if now - asked < every_s:
+                continue
+            asked = now
             still.see(now, spoke=bool(tail.lines()), cpu_s=self._watched.cpu_s())
-            if self._lost(now - started):
+            if control.request(self._watched.port, "/health")[0] == 503:
+                self._fail(diagnose.engine_dead(self._watched.log, now - started))
                 return
             status, text = control.request(self._watched.port, "/metrics")
-            if status == 200:
-                totals = metrics.parse(text).totals
-                tokens = sum(value for name, value in totals.items() if name.endswith("tokens"))
-                busy = sum(float(value) for value in _BUSY.findall(text))
-                if tokens != computed or not busy:
-                    moved, computed = now, tokens
-            elif still.idle_s == 0.0:
-                moved = now
+            tokens = metrics.parse(text).tokens if status == 200 else computed
+            if tokens != computed or not self._in_flight() or (status != 200 and still.idle_s == 0.0):
+                moved, computed = now, tokens
             self._judge(now - moved, still.idle_s, now - started)
-
-    def _lost(self, seconds: float) -> bool:
-        if (code := self._watched.poll()) is not None:
-            self._fail(diagnose.exited(self._watched.log, code, seconds, serving=True))
-        elif control.request(self._watched.port, "/health")[0] == 503:
-            self._fail(diagnose.engine_dead(self._watched.log, seconds))
-        return self.failure is not None
 
     def _judge(self, stuck_s: float, idle_s: float, seconds: float) -> None:
         limit_s = self._limits.replay_standstill_s

@@ -1,0 +1,8 @@
+"""What every engine's tests share."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # so that engines' tests can import `contract`

@@ -1,0 +1,53 @@
+"""A stand-in for vLLM with faults on demand."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from vllm_helpers import QUICK, STANDIN, Faults
+
+from tuner.engines.vllm import VllmEngine
+from tuner.hardware import find_gpu
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Iterator[Faults]:
+    """The fault of the next stand-in; after the test no process of it may be left."""
+    faults = Faults(tmp_path / "fault")
+    yield faults
+    assert not (left := faults.survivors()), [(p.pid, p.cmdline()) for p in left]
+
+
+@pytest.fixture
+def make_engine(faults: Faults, tmp_path: Path) -> Iterator[Callable[..., VllmEngine]]:
+    """Engines over the stand-in; `launcher`, `limits` and the like can be given."""
+    made: list[VllmEngine] = []
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+
+    def make(**given: object) -> VllmEngine:
+        options: dict[str, object] = {
+            "launcher": f"{shlex.join([sys.executable, '-S', str(STANDIN)])} serve {{args}}",
+            "version": "0.21.0",
+            "env": {"STANDIN_FAULT": str(faults.file)},
+            "limits": QUICK,
+            "state_folder": tmp_path / "state",
+            **given,
+        }
+        engine = VllmEngine(None, model=str(model), gpu=find_gpu("cpu"), **options)  # type: ignore[arg-type]
+        made.append(engine)
+        return engine
+
+    yield make
+    for engine in made:
+        engine.close()
+
+
+@pytest.fixture
+def engine(make_engine: Callable[..., VllmEngine]) -> VllmEngine:
+    return make_engine()
