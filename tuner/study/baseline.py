@@ -12,6 +12,7 @@ from tuner.errors import EngineUnavailable
 from tuner.space.config import LaunchConfig
 from tuner.spec import FlagValue
 from tuner.study.accounts import add_beyond_trials
+from tuner.study.attrs import attrs_of, packed
 from tuner.study.history import BASELINE, History, record_of
 from tuner.study.job import Job, Space
 from tuner.study.learn import learn
@@ -79,7 +80,7 @@ def find_baseline(job: Job, place: StudyPlace, study: Study, bench: Bench, offer
 
 
 def _restored(job: Job, trial: FrozenTrial) -> Baseline:
-    attrs = trial.user_attrs
+    attrs = attrs_of(trial)
     effective = {name: LaunchConfig.of({name: value})[name] for name, value in attrs["effective"].items()}
     return Baseline(
         config=LaunchConfig.of(attrs["config"]),
@@ -142,7 +143,7 @@ def _measure(job: Job, place: StudyPlace, study: Study, bench: Bench, offer: Off
             distributions=space.distributions(),
             value=told.value,
             constraints=told.constraints,
-            user_attrs=attrs,
+            user_attrs=packed(attrs),
         )
     )
     history = History(study)

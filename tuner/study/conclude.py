@@ -10,6 +10,7 @@ from tuner.measure import achieved, finite
 from tuner.profiles.profile import Measured, Profile
 from tuner.space.config import LaunchConfig
 from tuner.study.accounts import beyond_trials, spent_s
+from tuner.study.attrs import attrs_of
 from tuner.study.baseline import Baseline
 from tuner.study.finalist import Finalist
 from tuner.study.finals import Finals
@@ -150,7 +151,7 @@ def _closest(job: Job, history: History) -> str:
         causes = [r.cause for r in history.records if r.cause]
         return f"no configuration started: {causes[-1]}" if causes else "no configuration was tried"
     nearest = min(served, key=lambda t: (t.constraints["p99"], t.number))
-    attrs = nearest.user_attrs
+    attrs = attrs_of(nearest)
     flags = _said(LaunchConfig.of(attrs.get("config", {})))
     if attrs.get("p99_s") is None:
         missed = f"{1.0 - attrs.get('attainment', 0.0):.0%} of its requests failed or were too late"

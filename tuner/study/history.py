@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tuner.engines.base import FailureKind, Outcome
 from tuner.space.config import LaunchConfig
+from tuner.study.attrs import attrs_of
 from tuner.study.records import TrialRecord
 
 if TYPE_CHECKING:
@@ -28,9 +28,10 @@ class History:
         self.waiting = any(t.state is TrialState.WAITING for t in self.all)
         self._failed = [t for t in self.all if t.state is TrialState.FAIL]
         own = [t for t in self.complete if "repeat_of" not in t.user_attrs]
+        attrs = {t.number: attrs_of(t) for t in own}
         self.records = [record_of(t) for t in own]
-        self._seen = {t.user_attrs.get("key"): t for t in own}
-        self._seen |= {t.user_attrs["same_as"]: t for t in own if "same_as" in t.user_attrs}
+        self._seen = {attrs[t.number].get("key"): t for t in own}
+        self._seen |= {a["same_as"]: t for t in own if "same_as" in (a := attrs[t.number])}
 
     @property
     def told(self) -> int:
@@ -52,7 +53,7 @@ class History:
 
     def launched(self) -> int:
         """Launches that count against the budget: those that told something about a configuration."""
-        return sum(int(t.user_attrs.get("launched", 0)) for t in self.complete)
+        return sum(int(attrs_of(t).get("launched", 0)) for t in self.complete)
 
     def lowest_value(self) -> float:
         """The lowest value told so far; 0 where nothing was."""
@@ -64,11 +65,15 @@ class History:
 
     def engine_s(self) -> float:
         """Seconds of engine time of all trials, those handed back included."""
-        return float(sum(t.user_attrs.get("engine_s", 0.0) for t in self.complete + self._failed))
+        return float(sum(attrs_of(t).get("engine_s", 0.0) for t in self.complete + self._failed))
+
+    def startups_s(self) -> list[float]:
+        """What the launches so far took."""
+        return [a["startup_s"] for t in self.complete if "startup_s" in (a := attrs_of(t))]
 
     def launches(self) -> int:
         """Launches of all trials, those handed back included."""
-        return int(sum(t.user_attrs.get("launches", 0) for t in self.complete + self._failed))
+        return int(sum(attrs_of(t).get("launches", 0) for t in self.complete + self._failed))
 
     def counts(self) -> dict[str, int]:
         """Trials by outcome."""
@@ -87,7 +92,7 @@ class History:
 
 def record_of(trial: FrozenTrial) -> TrialRecord:
     """A finished trial as the observer and the report see it."""
-    attrs: Mapping[str, Any] = trial.user_attrs
+    attrs = attrs_of(trial)
     return TrialRecord(
         number=trial.number,
         origin=attrs.get("origin", SAMPLER),

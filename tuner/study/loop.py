@@ -8,6 +8,7 @@ from tuner.engines.base import MACHINE_FAULTS, Outcome
 from tuner.space.config import LaunchConfig
 from tuner.study.accounts import spent_s
 from tuner.study.ask import Asker
+from tuner.study.attrs import packed
 from tuner.study.baseline import Baseline, check_engine, find_baseline, machine_fault, wait_out_fault
 from tuner.study.budget import Costs, allows_trial
 from tuner.study.conclude import conclude
@@ -69,7 +70,7 @@ def tune(job: Job, place: StudyPlace, observer: Observer) -> TuneResult:
 
 def costs(job: Job, offer: Offer, history: History) -> Costs:
     """What a launch and a replay take here: as seen, else as estimated."""
-    seen = [t.user_attrs["startup_s"] for t in history.complete if "startup_s" in t.user_attrs]
+    seen = history.startups_s()
     launch_s = sum(seen) / len(seen) if seen else job.engine.startup_estimate_s()
     return Costs(launch_s, offer.test.loads.at(offer.test.loads.natural_rps).duration_s)
 
@@ -138,17 +139,17 @@ def _try(
             return Outcome.MACHINE
         learn(study, job.rules, run.failure)
     told = told_run(run, job.spec.slo, history)
-    attrs: dict[str, Any] = {
-        "config": plain(dict(config)),
-        "key": config.key(),
-        "changed": plain(baseline.changed(trial.params)),
-        "launched": 1,
-        "launches": bench.spent.launches - launches,
-        "engine_s": bench.spent.engine_s - seconds,
-    }
-    for name, value in attrs.items():
-        trial.set_user_attr(name, value)
-    frozen = tell(study, trial, told)
+    frozen = tell(
+        study,
+        trial,
+        told,
+        config=plain(dict(config)),
+        key=config.key(),
+        changed=plain(baseline.changed(trial.params)),
+        launched=1,
+        launches=bench.spent.launches - launches,
+        engine_s=bench.spent.engine_s - seconds,
+    )
     bench.observer.trial_finished(record_of(frozen), History(study).incumbent())
     return told.outcome
 
@@ -163,9 +164,10 @@ def _fail(
     if state is not TrialState.RUNNING:
         return
     asker.hand_back(trial)
-    trial.set_user_attr("outcome", outcome)
-    trial.set_user_attr("launches", bench.spent.launches - before[0])
-    trial.set_user_attr("engine_s", bench.spent.engine_s - before[1])
+    launches, engine_s = bench.spent.launches - before[0], bench.spent.engine_s - before[1]
+    attrs = packed({"outcome": outcome, "launches": launches, "engine_s": engine_s})
+    for name, value in attrs.items():
+        trial.set_user_attr(name, value)
     study.tell(trial, state=TrialState.FAIL)
 
 

@@ -14,6 +14,7 @@ from tuner.engines.base import Outcome
 from tuner.measure import STEP, Judgement, finite
 from tuner.replay.records import Replay
 from tuner.spec import Slo
+from tuner.study.attrs import attrs_of, packed
 from tuner.study.history import History
 from tuner.study.trial import Run
 
@@ -73,7 +74,7 @@ def told_crash(outcome: Outcome, history: History, attrs: dict[str, Any]) -> Tol
 
 def told_again(before: FrozenTrial) -> Told:
     """What a configuration that was tried already is told as: its record."""
-    attrs = {k: v for k, v in before.user_attrs.items() if k not in _OF_ONE_TRIAL}
+    attrs = {k: v for k, v in attrs_of(before).items() if k not in _OF_ONE_TRIAL}
     return Told(
         Outcome(before.user_attrs["outcome"]),
         float(before.value or 0.0),
@@ -86,12 +87,11 @@ def told_again(before: FrozenTrial) -> Told:
 _OF_ONE_TRIAL = {"origin", "seed", "launched", "launches", "engine_s", "same_as", "outcome", "again_of"}
 
 
-def tell(study: Study, trial: Trial, told: Told) -> FrozenTrial:
-    """Finish a running trial."""
+def tell(study: Study, trial: Trial, told: Told, **more: Any) -> FrozenTrial:
+    """Finish a running trial; `more` are attributes beyond those of what is told."""
     for name, value in told.constraints.items():
         trial.set_constraint(name, value)
-    trial.set_user_attr("outcome", told.outcome.value)
-    for name, value in told.attrs.items():
+    for name, value in packed({"outcome": told.outcome.value, **told.attrs, **more}).items():
         trial.set_user_attr(name, value)
     return study.tell(trial, told.value)
 
