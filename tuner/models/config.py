@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from tuner.errors import BadRequest
@@ -12,7 +13,19 @@ from tuner.models.shape import Experts, Mla, ModelShape
 _TEXT_PARTS = ("text_config", "llm_config", "language_config", "language_model")
 # State that grows otherwise than a paged KV cache: its memory arithmetic is not the one here.
 _FOREIGN = ("linear_attn_config", "ssm_cfg", "mamba_d_state", "mamba_num_heads", "linear_num_key_heads")
+_MOST, _MOST_LAYERS = 10**9, 10_000
 _MAX_LEN = ("max_position_embeddings", "max_sequence_length", "n_positions", "seq_length", "model_max_length")
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number; of a list (per layer, per codebook) the largest."""
+    if isinstance(value, list | tuple):
+        found = [_whole(v) for v in value]
+        numbers = [n for n in found if n is not None]
+        return max(numbers) if numbers and len(numbers) == len(found) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return int(value) if value == int(value) else None
 
 
 class _Fields:
@@ -35,21 +48,16 @@ class _Fields:
             if default is not None:
                 return default
             raise self.bad(f"{names[0]} is missing")
-        if isinstance(value, list | tuple) and value:  # per layer or per codebook: the largest counts
-            value = max(value)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or value != int(value)
-            or value < least
-        ):
-            raise self.bad(f"{names[0]} is {value!r}, not a whole number of at least {least}")
-        return int(value)
+        found = _whole(value)
+        if found is None or not least <= found <= _MOST:
+            raise self.bad(f"{names[0]} is {repr(value)[:40]}, not a whole number of at least {least}")
+        return found
 
     def bad(self, what: str) -> BadRequest:
-        kind = self.config.get("model_type") or self.config.get("architectures") or "unknown"
+        kind = str(self.config.get("model_type") or self.config.get("architectures") or "unknown")
         return BadRequest(
-            f"config.json of {self.name} (model_type {kind}): {what}", "give a decoder-only language model"
+            f"config.json of {self.name} (model_type {' '.join(kind.split())[:60]}): {what}",
+            "mend it, or give another model: decoder-only, with a paged KV cache",
         )
 
 
@@ -103,8 +111,8 @@ def _dense_layers(fields: _Fields, layers: int) -> int:
     step = fields.integer("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step", default=1)
     named = fields.find("mlp_only_layers")
     dense = {i for i in range(layers) if i < first or (step > 1 and (i + 1) % step)}
-    if isinstance(named, Iterable) and not isinstance(named, str):
-        dense |= {int(i) for i in named}
+    if isinstance(named, list):
+        dense |= {i for i in map(_whole, named) if i is not None and i < layers}
     return min(layers, len(dense))
 
 
@@ -118,11 +126,15 @@ def _max_model_len(fields: _Fields) -> int:
         return length
     kind = str(scaling.get("rope_type", scaling.get("type", "default")))
     factor = scaling.get("factor")
-    if not isinstance(factor, int | float) or kind in ("default", "llama3", "mrope", "su", "longrope"):
+    if (
+        not isinstance(factor, int | float)
+        or not 1 <= factor <= 10**6
+        or kind in ("default", "llama3", "mrope", "su", "longrope")
+    ):
         return length
     if kind in ("yarn", "deepseek_yarn"):
         original = scaling.get("original_max_position_embeddings", length)
-        return max(length, int(original * factor)) if isinstance(original, int | float) else length
+        return max(length, int((_whole(original) or 0) * factor))
     return int(length * factor)
 
 
@@ -139,12 +151,15 @@ def shape_from_config(config: Mapping[str, Any], name: str, path: str | None = N
     inner, outer = _text_part(config)
     fields = _Fields(inner, name)
     foreign = [f for f in _FOREIGN if inner.get(f) is not None]
-    if foreign or any("linear" in str(t) or "mamba" in str(t) for t in inner.get("layer_types") or ()):
+    kinds = str(inner.get("layer_types"))
+    if foreign or "linear" in kinds or "mamba" in kinds:
         raise fields.bad("linear-attention and state-space layers are not known here")
     if outer.get("is_encoder_decoder"):
         raise fields.bad("encoder-decoder models are not known here")
     hidden = fields.integer("hidden_size", "n_embd", "d_model", "dim")
     layers = fields.integer("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    if layers > _MOST_LAYERS:
+        raise fields.bad(f"num_hidden_layers is {layers}")
     heads = fields.integer("num_attention_heads", "n_head", "n_heads")
     mla = _mla(fields)
     head_dim = (

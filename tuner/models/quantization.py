@@ -117,6 +117,9 @@ def stored_bits(config: Mapping[str, Any] | None) -> Stored:
             f"known: {', '.join(_METHODS)}",
         )
     try:
-        return _METHODS[method](config, method)
-    except (TypeError, ValueError) as error:
+        stored = _METHODS[method](config, method)
+        if not (1 <= stored.bits <= 32 and 0 <= stored.scale_bits <= 32):
+            raise ValueError(f"{stored.bits:g} bits a weight")
+        return stored
+    except (TypeError, ValueError, ArithmeticError) as error:
         raise BadRequest(f"config.json: quantization_config of {method} cannot be read: {error}") from None

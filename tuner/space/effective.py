@@ -74,9 +74,10 @@ class Resolver:
     """Fills configurations with the defaults of one GPU, model and version."""
 
     def __init__(self, gpu: Gpu, shape: ModelShape, version: str) -> None:
-        self.defaults: Mapping[str, Any] = effective_defaults(gpu, shape, version)
-        self._counts = {flag: int(self.defaults[flag]) for flag in _COUNTS}
-        self._utilization = float(self.defaults["gpu-memory-utilization"])
+        defaults: dict[str, Any] = dict(effective_defaults(gpu, shape, version))
+        self.defaults: Mapping[str, FlagValue] = defaults
+        self._counts = {flag: int(defaults[flag]) for flag in _COUNTS}
+        self._utilization = float(defaults["gpu-memory-utilization"])
 
     def __call__(self, config: Mapping[str, FlagValue]) -> Effective:
         """The effective values. A value of the wrong type counts as not set: the flag table refuses it."""

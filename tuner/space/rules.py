@@ -13,6 +13,7 @@ from tuner.space.backends import LITERAL_BLOCK_SIZES, Backend, backends
 from tuner.space.config import LaunchConfig
 from tuner.space.effective import AUTO, Effective
 from tuner.space.fit import check_feasible
+from tuner.space.footprint import GIB
 from tuner.space.memory import MemoryModel, MemoryPlan
 from tuner.space.refusal import FlagBound, Learned, Refusal
 from tuner.space.versions import at_least
@@ -179,6 +180,23 @@ def _weights(case: _Case) -> Refusal | None:
         return Refusal("weights", f"{reason}of this host")
     reason += f"that gpu-memory-utilization {case.values.utilization:g} gives of {case.gpu.name}"
     return _refuse("weights", reason, "gpu-memory-utilization", min=_needed_share(case))
+
+
+@_rule
+def _asked_kv(case: _Case) -> Refusal | None:
+    """A KV cache of a given size is allocated without asking whether it fits."""
+    asked, plan = case.values.kv_cache_memory_bytes, case.plan
+    if asked is None:
+        return None
+    context = 0.0 if case.gpu.platform is Platform.CPU else _CONTEXT_GIB
+    used = plan.weights_gib + plan.activation_gib + plan.graph_gib + plan.other_gib + plan.unbudgeted_gib
+    left = case.gpu.memory_gib - context - used
+    if asked / GIB > left:
+        reason = (
+            f"kv-cache-memory-bytes asks for {asked / GIB:.1f} GiB, and about {max(0, left):.1f} are left"
+        )
+        return _refuse("asked-kv", reason, "kv-cache-memory-bytes", max=max(0, int(left * GIB)))
+    return None
 
 
 @_rule
