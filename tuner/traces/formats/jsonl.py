@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,10 @@ class Fields:
         if not math.isfinite(value) or abs(value) > MAX_SECONDS * per_second:
             raise self.wrong(line, name, f"is {_shown(value)}, out of the range of times")
         scale = 1_000_000_000 // per_second
-        return value * scale if type(value) is int else round(value * scale)
+        if type(value) is int:
+            return value * scale
+        # the shortest decimal that gives this float is what the file says; value * scale would add noise
+        return round(Decimal(repr(value)) * scale)
 
 
 class RowSink:
@@ -117,11 +121,10 @@ class RowSink:
             problem = "is missing" if ids is None else f"is {_shown(ids)}, not a list of block ids"
             raise self._fields.wrong(line, name, problem)
         if ids and type(ids[0]) is str:
+            if not all(type(id_) is str for id_ in ids):
+                raise self._fields.wrong(line, name, "mixes ids of several kinds")
             known = self._string_ids
-            try:
-                ids = [known.setdefault(id_, _STRING_IDS_FROM + len(known)) for id_ in ids]
-            except TypeError:
-                raise self._fields.wrong(line, name, "mixes ids of several kinds") from None
+            ids = [known.setdefault(id_, _STRING_IDS_FROM + len(known)) for id_ in ids]
         try:
             self.block_ids.extend(ids)
         except (TypeError, OverflowError):
