@@ -80,10 +80,9 @@ SERVING = re.compile(
 """Lines that only a server that is up writes."""
 
 SHUTDOWN = re.compile(
-    r"\bShutting down$|Shutdown initiated|\[shutdown\]|trigger received signal|[Rr]eceived (?:signal "
-    r")?(?:SIG)?(?:TERM|INT)\b"
-    r"|SIGTERM received|Received SIGINT|Waiting for application shutdown|(?:^|\s)KeyboardInterrupt(?::|$)|Gracefully "
-    r"stopping|Received exit signal"
+    r"\bShutting down$|Shutdown initiated|\[shutdown\]|trigger received signal|Received exit signal"
+    r"|[Rr]eceived (?:signal )?(?:SIG)?(?:TERM|INT)\b|SIGTERM received|Received SIGINT"
+    r"|Waiting for application shutdown|(?:^|\s)KeyboardInterrupt(?::|$)|Gracefully stopping"
 )
 """Lines of a server that was asked to stop."""
 

@@ -39,6 +39,28 @@ class LogReport:
     served: bool = False
     notes: tuple[str, ...] = ()
 
+    def lines(self, verbose: bool = False) -> list[str]:
+        """The report for people, line by line."""
+        said = ["ready" if self.ready else f"failed ({self.kind}): {self.cause}"]
+        if self.mend:
+            said.append(f"mend: {self.mend}")
+        for bound in self.bounds:
+            low = f" at least {_number(bound.min)}" if bound.min is not None else ""
+            high = f" at most {_number(bound.max)}" if bound.max is not None else ""
+            said.append(f"bound: {bound.flag}{low}{high}")
+        figures = {
+            "vLLM": self.version,
+            "KV tokens": f"{self.kv_tokens:,}" if self.kv_tokens is not None else None,
+            "weights": f"{self.weights_gib:g} GiB" if self.weights_gib is not None else None,
+            "memory for KV": f"{self.available_kv_gib:g} GiB" if self.available_kv_gib is not None else None,
+            "start-up": f"{self.startup_s:.0f} s" if self.startup_s is not None else None,
+        }
+        said += [f"{name}: {value}" for name, value in figures.items() if value is not None]
+        if verbose:
+            said += [f"{name}: {seconds:g} s" for name, seconds in self.phases.items()]
+            said += [f"{name} = {value}" for name, value in {**self.effective, **self.args}.items()]
+        return [*said, *(f"note: {note}" for note in self.notes)]
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `bound` is {flag: {"min": …, "max": …}}, and null where a figure is not "
         "known."""

@@ -1,0 +1,26 @@
+"""`kimi-tune explain`: what a vLLM log says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tuner.cli.options import JsonOption, VerboseOption
+from tuner.cli.output import console, print_json
+from tuner.engines.vllm.logs import read_log_file
+
+
+def explain(
+    log: Annotated[Path, typer.Argument(metavar="LOGFILE", help="Stdout and stderr of a vLLM server.")],
+    json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> int:
+    """Say whether a vLLM server came up, why not, and how to mend it."""
+    report = read_log_file(log)
+    if json:
+        print_json(report.to_json())
+    else:
+        console(to_stderr=False).print("\n".join(report.lines(verbose)), soft_wrap=True)
+    return 0
