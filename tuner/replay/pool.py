@@ -16,6 +16,10 @@ IDLE_LIMIT_S = 4.0
 """Idle connections older than this are replaced: uvicorn closes its own after 5 s."""
 
 
+class NoConnection(Exception):
+    """Not one connection could be opened before the replay."""
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where to connect: a resolved IP address, and the name for TLS."""
@@ -57,18 +61,17 @@ class Connection(asyncio.Protocol):
         """Seconds that the connection had lain idle when the request was written."""
         return self.written - self.idle_since
 
-    def send(self, call: Call, head: bytes, body: bytes) -> float:
-        """Write a request; when that was."""
+    def send(self, call: Call, head: bytes, body: bytes) -> None:
+        """Write a request."""
         assert self.transport is not None
         self.call = call
         self.reader.reset()
-        now = self.written = self.seen = clock()
+        self.written = self.seen = clock()
         # one write for what fits a segment or two; a long prompt is not copied for the sake of its head
         if len(body) < 16_384:
             self.transport.write(head + body)
         else:
             self.transport.writelines((head, body))
-        return now
 
     def abort(self) -> None:
         """Drop the connection and its request without a word to the request."""
@@ -141,11 +144,14 @@ class Pool:
         """Open so many connections before the first request.
 
         Raises:
-            OSError: none could be opened.
+            NoConnection: none could be opened.
         """
         if count < 1:
             return
-        self.give(await self._connect())
+        try:
+            self.give(await self._connect())
+        except OSError as error:
+            raise NoConnection(connect_reason(error)) from error
         for at in range(1, count, 64):
             batch = [self._connect() for _ in range(min(64, count - at))]
             for result in await asyncio.gather(*batch, return_exceptions=True):
@@ -240,3 +246,14 @@ class Pool:
         task = asyncio.get_running_loop().create_task(work)
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
+
+
+def connect_reason(error: OSError) -> str:
+    """Why a connection could not be opened, in a few words."""
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason or 'unknown'}"
+    return error.strerror.lower() if error.strerror and len(error.strerror) < 60 else "connection failed"
