@@ -56,11 +56,13 @@ class MemoryPlan:
 @dataclass(frozen=True, slots=True)
 class Correction:
     """What one launch's log taught, in GiB a card. The activation term is corrected where it was the peak:
-    the forward pass (`forward_gib`) or the sampler (`sampler_gib`)."""
+    in the forward pass (`forward_gib`) or in the sampler (`sampler_gib`).
+    """
 
     weights_gib: float = 0.0
     forward_gib: float = 0.0
     sampler_gib: float = 0.0
+    other_gib: float = 0.0
 
 
 class MemoryModel:
@@ -101,7 +103,9 @@ class MemoryModel:
             graphs = self._graph_gib(values, card)
             if not self._graphs_inside:
                 graphs, outside = 0.0, graphs
-            other = _OTHER_GIB if values.tensor_parallel <= 1 else _OTHER_GIB + _COLLECTIVES_GIB
+            other = _OTHER_GIB + self.correction.other_gib
+            if values.tensor_parallel > 1:
+                other += _COLLECTIVES_GIB
             if values.kv_cache_memory_bytes is not None:
                 available = values.kv_cache_memory_bytes / GIB
             else:
@@ -143,12 +147,19 @@ class MemoryModel:
         if weights_gib is not None:
             learned = replace(learned, weights_gib=weights_gib - card.weights_gib)
         model = MemoryModel(self.gpu, self.shape, self.version, learned)
-        missing = model.plan_effective(values).kv_gib - kv_gib
-        forward, sampler = model._peaks_gib(values, card)
-        if forward >= sampler:
-            learned = replace(learned, forward_gib=learned.forward_gib + missing)
-        else:
-            learned = replace(learned, sampler_gib=learned.sampler_gib + missing)
+        peaks = model._peaks_gib(values, card)
+        plan = model.plan_effective(values)
+        peak = plan.activation_gib + plan.kv_gib - kv_gib
+        # the term that sets the peak takes what is missing; the other only what it would overshoot by
+        forward, sampler = (
+            max(0.0, peak) - term if term == max(peaks) or term > peak else 0.0 for term in peaks
+        )
+        learned = Correction(
+            learned.weights_gib,
+            learned.forward_gib + forward,
+            learned.sampler_gib + sampler,
+            learned.other_gib + min(0.0, peak),
+        )
         return MemoryModel(self.gpu, self.shape, self.version, learned)
 
     def _peaks_gib(self, values: Effective, card: Footprint) -> tuple[float, float]:
