@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
 from tuner.engines.simulated.limits import Limits
-from tuner.engines.simulated.scheduler import StepCost
+from tuner.engines.simulated.timeline import StepCost
 
 
 @dataclass(eq=False)
@@ -72,7 +72,9 @@ class Req:
         return self.prompt + self.made
 
 
-def block_names(index: int, prompt: int, answer: int, ids: list[int], trace_block: int, size: int) -> list[tuple]:
+def block_names(
+    index: int, prompt: int, answer: int, ids: list[int], trace_block: int, size: int
+) -> list[tuple]:
     """A name for every full block that a request can ever have: equal names mean equal content."""
     names = []
     for place in range((prompt + answer) // size):

@@ -151,7 +151,7 @@ class BlockManager:
         self._leave(queue, request, held)
 
     def preempt(self, request: int, tokens: int) -> None:
-        """A preempted request of `tokens` computed tokens gives back its blocks; the full ones stay cached."""
+        """A preempted request of `tokens` computed tokens gives back its blocks; full ones stay cached."""
         size = self._block_size
         total = -(-tokens // size)
         if not self._caching:

@@ -22,7 +22,7 @@ class Coefficients:
     mla_bandwidth: float = 0.45
     """The same for latent attention, whose decode kernels have few heads' worth of work to overlap."""
     matmul: float = 0.59
-    """Of the tensor-core peak, for the linear layers of a prompt chunk, all small kernels between included."""
+    """Of the tensor-core peak, for the linear layers of a prompt chunk and the small kernels between."""
     attention: float = 0.35
     """Of the tensor-core peak, for attention over prompt chunks."""
     expert_matmul: float = 0.4
@@ -35,6 +35,10 @@ class Coefficients:
     """On the device, every step: sampling, copies, what no graph covers."""
     layer_s: float = 12e-6
     """On the device, every layer: kernels too small to fill it, and their gaps."""
+    mla_layer_s: float = 15e-6
+    """The same more for latent attention: down, up and absorbed projections, rotary parts, merges."""
+    expert_layer_s: float = 25e-6
+    """The same more for experts: routing, sorting by expert, gathering."""
     host_s: float = 1.4e-3
     """On the host, every step: scheduling, input preparation, output handling."""
     host_seq_s: float = 11e-6
@@ -48,7 +52,8 @@ class Coefficients:
     frontend_chunk_s: float = 30e-6
     """In the API server and the client, every streamed chunk: serialising and sending it."""
     frontend_crowd_s: float = 0.2e-6
-    """The same once more for every other stream of the step: 90 us a token were seen with 256 streams, 160 with 600."""
+    """The same once more for every other stream of the step: about 90 us a token were seen with 256
+    streams, 160 with 600."""
     all_reduce_s: float = 9e-6
     """Latency of an all-reduce between cards, two of them a layer."""
     link: float = 0.7

@@ -10,7 +10,7 @@ class Limits:
     """The scheduler's limits. `kv_blocks` is vLLM's num_gpu_blocks, one of which is never handed out.
 
     `reserve_full_sequence`: a request is admitted only when its whole current sequence fits the free blocks
-    (vLLM 0.19 and later), else when its first chunk does.
+    (vLLM 0.19 and later), else when its first chunk does. `host_blocks` is the size of the host's KV cache.
     """
 
     max_num_seqs: int
@@ -22,6 +22,7 @@ class Limits:
     chunked_prefill: bool = True
     async_scheduling: bool = True
     reserve_full_sequence: bool = True
+    host_blocks: int = 0
 
     @property
     def usable_blocks(self) -> int:

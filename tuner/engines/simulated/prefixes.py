@@ -43,8 +43,9 @@ def prefixes_of(trace: Trace, block_size: int) -> Prefixes:
     end = np.minimum((place + 1) * trace.block_tokens, prompt)
     size = np.maximum(end // block_size - place * trace.block_tokens // block_size, 0)
     last = place == counts[owner] - 1
-    _, key = np.unique(np.stack([trace.block_ids, size]), axis=1, return_inverse=True)
-    key = key.reshape(-1)
+    _, key = np.unique(trace.block_ids, return_inverse=True)
+    if size.min() != size.max():
+        _, key = np.unique(key * (int(size.max()) + 1) + size, return_inverse=True)
     seen = np.bincount(key)
     alone = np.zeros(len(seen), dtype=bool)
     alone[key[last & (prompt % block_size == 0) & (end == prompt) & (size > 0)]] = True
@@ -75,9 +76,7 @@ def _runs(requests: int, owner: I64, key: I64, size: I64, seen: I64, alone: np.n
     head[ends[split] - 1] = True
     size = np.where(tail, 1, size - head)
     begins = np.ones(len(owner), dtype=bool)
-    begins[1:] = (
-        (owner[1:] != owner[:-1]) | (seen[key[1:]] != seen[key[:-1]]) | tail[1:] | tail[:-1]
-    )
+    begins[1:] = (owner[1:] != owner[:-1]) | (seen[key[1:]] != seen[key[:-1]]) | tail[1:] | tail[:-1]
     starts = np.flatnonzero(begins)
     length = np.add.reduceat(size, starts)
     _, first, run = np.unique(key[starts] * 2 + tail[starts], return_index=True, return_inverse=True)

@@ -13,75 +13,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Protocol
 
 from tuner.engines.simulated.blocks import BlockManager
 from tuner.engines.simulated.limits import Limits
 from tuner.engines.simulated.prefixes import Prefixes
+from tuner.engines.simulated.timeline import Observer, StepCost, Timeline
 
 _SHIFT = 22
 _MASK = (1 << _SHIFT) - 1
 _WAITING, _RUNNING, _ENDING, _GONE = range(4)
 _LOOK_EVERY = 32
-
-
-class StepCost(Protocol):
-    """What a step costs, in seconds. The decode cost is base + max(floor, fixed + slope x context)."""
-
-    frontend_token_s: float
-    """In the frontend, for each token."""
-    frontend_crowd_s: float
-    """The same once more for each token that the same step streams."""
-
-    def decode(self, decodes: int) -> tuple[float, float, float, float]:
-        """(base, floor, fixed, slope) of a step with so many decodes and nothing else."""
-        ...
-
-    def mixed(
-        self, decodes: int, context: int, tokens: int, pairs: int, reads: int, chunks: int, sampled: int
-    ) -> float:
-        """A step with `chunks` prompt chunks of `tokens` tokens in all beside the decodes.
-
-        `context` sums the decodes' contexts, `pairs` the (query, key) pairs of the chunks, `reads` the
-        contexts that the chunks attend to; `sampled` tokens come out.
-        """
-        ...
-
-
-class Observer(Protocol):
-    """Who watches a simulation."""
-
-    def first(self, request: int, arrival_s: float, at_s: float) -> None:
-        """A request got its first token."""
-        ...
-
-    def ended(self, request: int, arrival_s: float, first_s: float, at_s: float) -> None:
-        """A request got its last token."""
-        ...
-
-    def stop(self, now_s: float) -> bool:
-        """Called now and then; True ends the simulation."""
-        ...
-
-
-@dataclass(slots=True)
-class Timeline:
-    """What happened: times by request (NaN: never), virtual seconds, and the scheduler's own counters."""
-
-    arrival_s: list[float]
-    first_s: list[float]
-    last_s: list[float]
-    end_s: float = 0.0
-    stopped: bool = False
-    preemptions: int = 0
-    steps: int = 0
-    busy_s: float = 0.0
-    running_s: float = 0.0
-    hit_tokens: int = 0
-    admitted: int = 0
-    most_running: int = field(default=0)
 
 
 class Simulation:
@@ -116,7 +58,8 @@ class Simulation:
         self._final_step = [-1] * requests
         self._order: list[int] = []
         self._resumed: list[int] = []
-        # decoding requests: how many, the sum of their contexts, and how many begin a block by step modulo size
+        # decoding requests: their number, the sum of their contexts, how many begin a block by step modulo
+        # size; and how many have ended unnoticed
         self._decodes = self._context = self._ending = 0
         self._begins = [0] * limits.block_size
         # the one request whose prompt is partly computed: it is always the last admitted
@@ -419,7 +362,7 @@ class Simulation:
         return timeline
 
     def _with_blocks(self, step: int, count: int) -> int:
-        """Take the blocks that `count` decode steps from `step` on begin, the first step's apart; 1 if too few."""
+        """Take the blocks that `count` decode steps begin after the first, `step`; 1 if too few are free."""
         size, begins, blocks = self._limits.block_size, self._begins, self._blocks
         cycles, rest = divmod(count - 1, size)
         start = (step + 1) % size

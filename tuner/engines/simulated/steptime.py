@@ -87,7 +87,8 @@ class StepTime:
         self._reduce_s = 2.0 * shape.layers * k.all_reduce_s if tp > 1 else 0.0
         self._reduce_token_s = 2.0 * shape.layers * exchanged / link if tp > 1 else 0.0
 
-        self._device_s = k.step_s + shape.layers * k.layer_s
+        small_s = k.layer_s + (k.mla_layer_s if shape.mla else 0.0) + (k.expert_layer_s if experts else 0.0)
+        self._device_s = k.step_s + shape.layers * small_s
         self._piece_s = shape.layers * (k.launch_s if graph_sizes else k.eager_s)
         self._linear_of: dict[int, float] = {}
         self._decode_of: dict[int, tuple[float, float, float, float]] = {}
