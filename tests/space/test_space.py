@@ -296,6 +296,12 @@ def test_describe_is_one_line_each(load) -> None:
     }
 
 
+def test_whole_floats_are_whole_numbers_where_the_flag_is_one(load) -> None:
+    (parameter,) = load("parameters: {max-num-seqs: {low: 2.0, high: 8.0, step: 2.0}}").parameters
+    assert type(parameter.value(4)) is int
+    assert parameter.distribution() == optuna.distributions.IntDistribution(2, 8, step=2)
+
+
 def test_an_open_float_range_has_no_size(load) -> None:
     assert load("parameters: {gpu-memory-utilization: {low: 0.5, high: 0.9}}").size() == math.inf
 
@@ -343,6 +349,11 @@ BAD = {
     "parameters: {max-num-seqs: [1]}\nfixed: {max-num-seqs: 1}": ":2: 'max-num-seqs' is both",
     "parameters: {max-num-seqs: {choices: [1], when: {seed: 1}}}": "neither a parameter nor fixed",
     "parameters: {seed: {choices: [1], when: {seed: 1}}}": "circle",
+    "parameters: {max-num-seqs: {choices: [1], when: {max-num-sec: 1}}}": "when: .*max-num-seqs'",
+    "parameters: {seed: [1], max-num-seqs: {choices: [1], when: {seed: one}}}": "when: flag 'seed'.*whole",
+    "fixed: {port: 8000}": "'port' cannot be set here",
+    "parameters: {served_model_name: [a, b]}": "'served-model-name' cannot be set here",
+    "fixed: {max-num-seqs: [1, 2]}": "not a list",
     "parameters: {max-num-seqs: {choices: [1], when: 3}}": "when: takes flags",
     "extends: nowhere": ":1: extends: .*there is no such space",
     "extends: defalt": "did you mean 'default'",
@@ -370,6 +381,8 @@ def test_a_wrong_set_says_what(load) -> None:
         load(None, fixed={"max-num-seq": 3})
     with pytest.raises(BadRequest, match="takes a whole number"):
         load(None, fixed={"max-num-seqs": "many"})
+    with pytest.raises(BadRequest, match="cannot be set here"):
+        load(None, fixed={"port": 8000})
     with pytest.raises(BadRequest, match="given twice"):
         load(None, fixed={"max-num-seqs": 3, "max_num_seqs": 4})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -102,7 +103,7 @@ class Flag:
         if self.kind is FlagKind.JSON:
             return _json_problem(value)
         if self.kind is FlagKind.STR:
-            if isinstance(value, bool | float | Mapping | list | tuple):
+            if isinstance(value, bool) or not isinstance(value, str | int):
                 return "takes a word"
             value = value if self.choices and value in self.choices else str(value)
             if self.folded:
@@ -111,6 +112,8 @@ class Flag:
             if not (self.readable and isinstance(value, str) and _readable(value)):
                 return f"takes {_WORDS[self.kind]}"
             return None
+        elif not math.isfinite(value):
+            return "takes a finite number"
         elif self.kind is FlagKind.INT and value != int(value):
             return "takes a whole number"
         if self.choices and value not in self.choices:

@@ -20,6 +20,7 @@ from tuner.space.installed import Installed, find_vllm
 
 __all__ = [
     "QUALITY_FLAGS",
+    "RESERVED",
     "Flag",
     "FlagKind",
     "FlagTable",
@@ -131,6 +132,19 @@ QUALITY_FLAGS = frozenset(
     }
 )
 """Flags that can change what the model answers, not only how fast."""
+RESERVED: Mapping[str, str] = {
+    "api-key": "the replay sends no key",
+    "config": "its flags would go past every check",
+    "headless": "a server without an API cannot be measured",
+    "host": "kimi-tune chooses where the server listens",
+    "model": "give it with --model",
+    "port": "kimi-tune chooses where the server listens",
+    "served-model-name": "kimi-tune gives each server a name of its own",
+    "ssl-certfile": "the replay speaks plain HTTP",
+    "ssl-keyfile": "the replay speaks plain HTTP",
+    "uds": "kimi-tune chooses where the server listens",
+}
+"""Flags that a space cannot hold, and why."""
 _HARMLESS = {"kv-cache-dtype": ("auto",), "dtype": ("auto",), "calculate-kv-scales": (False,)}
 
 

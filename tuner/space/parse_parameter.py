@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from tuner.space.flag import Flag, FlagKind
 from tuner.space.flags import FlagTable
 from tuner.space.lengths import LEVELS, length_choices
 from tuner.space.parameter import Parameter, ParameterKind, same, step_fits
+from tuner.space.space_file import canonical_name
 from tuner.space.yaml_file import Entry
 from tuner.spec import FlagValue
 from tuner.traces.trace import Trace
@@ -71,10 +73,15 @@ class ParameterParser:
         if not isinstance(entry.value, dict) or not entry.value:
             raise entry.error(f"{name}: when: takes flags and their values", "write `when: {flag: value}`")
         conditions = []
-        for flag, child in entry.value.items():
+        for written, child in entry.value.items():
+            flag = canonical_name(written, self.table)
             plain = child.plain()
-            values = plain if isinstance(plain, list) else [plain]
-            conditions.append((flag, tuple(frozen(each) for each in values)))
+            values = tuple(frozen(each) for each in (plain if isinstance(plain, list) else [plain]))
+            for value in values:
+                problem = self.table.problem(flag, value)
+                if problem is not None:
+                    raise child.error(f"{name}: when: {problem.what}", problem.mend)
+            conditions.append((flag, values))
         return tuple(conditions)
 
     def _choices(self, name: str, entry: Entry, listed: Entry, when: When) -> Parameter:
@@ -134,6 +141,10 @@ class ParameterParser:
         flag = self.table.get(name)
         if flag is not None and (flag.kind not in (FlagKind.INT, FlagKind.FLOAT) or flag.listed):
             raise entry.error(f"{name}: is not a number, so it has no range", "give its values as choices")
+        for key, bound in (("low", low), ("high", high)):
+            self._accepted(name, value[key], bound)
+        if flag is not None and flag.kind is FlagKind.INT:
+            low, high = int(low), int(high)
         whole = isinstance(low, int) and isinstance(high, int) and (flag is None or flag.kind is FlagKind.INT)
         kind = ParameterKind.INT if whole else ParameterKind.FLOAT
         log = value["log"].value if "log" in value else False
@@ -152,14 +163,12 @@ class ParameterParser:
                 f"{name}: no whole number of steps of {step:g} leads from {low:g} to {high:g}",
                 f"write high: {fits:g}",
             )
-        for key, bound in (("low", low), ("high", high)):
-            self._accepted(name, value[key], bound)
         return Parameter(
             name, kind, low=low, high=high, step=step, log=log, when=when, default=self._default(name)
         )
 
     def _bound(self, name: str, entry: Entry, key: str) -> int | float:
-        if not _number(entry.value):
+        if not _number(entry.value) or not math.isfinite(entry.value):
             raise entry.error(f"{name}: {key} {entry.plain()!r} is not a number", "write it like 16 or 0.9")
         number: int | float = entry.value
         if abs(number) > _LARGEST:
@@ -170,6 +179,8 @@ class ParameterParser:
         if entry is None or entry.value is None:
             return None
         step = self._bound(name, entry, "step")
+        if kind is ParameterKind.INT and step == int(step):
+            step = int(step)
         if step <= 0 or (kind is ParameterKind.INT and not isinstance(step, int)):
             what = "a whole number above 0" if kind is ParameterKind.INT else "a number above 0"
             raise entry.error(f"{name}: step {step!r} is not {what}", "write it like 1")

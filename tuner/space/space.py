@@ -117,7 +117,7 @@ def load_space(
     given = canonical_flags(fixed, known, "--set")
     parser = ParameterParser(known, shape, trace, coverage)
     found = {
-        name: _canonical_when(parser.parse(name, entry), known)
+        name: parser.parse(name, entry)
         for name, entry in sorted(file.parameters.items())
         if name not in given
     }
@@ -150,12 +150,6 @@ def _fixed_value(name: str, entry: Entry, table: FlagTable) -> FlagValue:
     if problem is not None:
         raise entry.error(problem.what, problem.mend)
     return frozen(plain)
-
-
-def _canonical_when(parameter: Parameter, table: FlagTable) -> Parameter:
-    return replace(
-        parameter, when=tuple((canonical_name(name, table), values) for name, values in parameter.when)
-    )
 
 
 def _without_dead(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuner.errors import BadRequest
-from tuner.space.flags import FlagTable
+from tuner.space.flags import RESERVED, FlagTable
 from tuner.space.shipped import shipped_spaces
 from tuner.space.yaml_file import Entry, read_yaml
 
@@ -111,13 +111,18 @@ def _named(entry: Entry | None, what: str, table: FlagTable, notes: list[str]) -
         name = canonical_name(written, table)
         if name != written:
             notes.append(f"{child.file}:{child.line}: {written!r} is read as {name!r}")
-        problem = table.unknown(name)
+        problem = table.unknown(name) or _reserved(name)
         if problem is not None:
             raise child.error(f"{what}: {problem.what}", problem.mend)
         if name in found:
             raise child.error(f"{name!r} stands twice, first in line {found[name].line}", "keep one")
         found[name] = child
     return found
+
+
+def _reserved(name: str) -> BadRequest | None:
+    why = RESERVED.get(name)
+    return BadRequest(f"flag {name!r} cannot be set here: {why}", "leave it out") if why else None
 
 
 def canonical_name(written: str, table: FlagTable) -> str:
@@ -141,7 +146,7 @@ def canonical_flags(flags: Mapping[str, object], table: FlagTable, what: str) ->
     found: dict[str, object] = {}
     for written, value in flags.items():
         name = canonical_name(written, table)
-        problem = table.problem(name, value)
+        problem = table.problem(name, value) or _reserved(name)
         if problem is not None:
             raise BadRequest(f"{what}: {problem.what}", problem.mend)
         if name in found:
