@@ -116,9 +116,7 @@ class EngineContract:
             with engine.launch(good, tmp_path / str(number)) as server:
                 assert server.facts.kv_tokens > 0
 
-    def test_an_error_inside_still_stops_it(
-        self, engine: Engine, good: LaunchConfig, tmp_path: Path
-    ) -> None:
+    def test_an_error_inside_still_stops_it(self, engine: Engine, good: LaunchConfig, tmp_path: Path) -> None:
         with pytest.raises(ZeroDivisionError), engine.launch(good, tmp_path / "trial"):
             raise ZeroDivisionError
 

@@ -23,7 +23,8 @@ INFO [core.py:1] Initializing a V1 LLM engine (v0.21.0) with config: model='{mod
 INFO [gpu_model_runner.py:1] Model loading took 14.99 GiB memory and 2.1 seconds
 INFO [kv_cache_utils.py:1] GPU KV cache size: 64,000 tokens
 INFO [core.py:1] init engine (profile, create kv cache, warmup model) took 1.00 s
-INFO [api_server.py:1] Starting vLLM server on http://127.0.0.1:{port}"""
+INFO [api_server.py:1] Starting vLLM server on http://127.0.0.1:{port}
+INFO:     Application startup complete."""
 AFTER = 3  # completions before a fault of a running server shows
 
 
@@ -141,6 +142,7 @@ def main() -> None:
     told = Path(os.environ["STANDIN_FAULT"])
     fault, _, text = told.read_text().partition("\n") if told.exists() else ("", "", "")
     print(LOG.format(model=rest[1] if len(rest) > 1 else "", port=options.port).splitlines()[0], flush=True)
+    print(LOG.splitlines()[1], flush=True)
     if fault == "dies":
         print(text, flush=True)
         sys.exit(1)
@@ -169,7 +171,7 @@ def main() -> None:
     Handler.state = State(options.served_model_name, fault)
     ThreadingHTTPServer.request_queue_size = 256
     server = ThreadingHTTPServer(("127.0.0.1", options.port), Handler)
-    for line in LOG.format(model=rest[1], port=options.port).splitlines()[1:]:
+    for line in LOG.format(model=rest[1], port=options.port).splitlines()[2:]:
         print(line, flush=True)
     server.serve_forever()
 

@@ -57,7 +57,7 @@ def wait_ready(watched: Watched, limits: Limits, phase: Phase, started_s: float)
             raise diagnose.stuck(
                 watched.log,
                 FailureKind.HUNG,
-                f"no log line and no CPU time for {still.idle_s:.0f} s while {said}",
+                f"no log line and no CPU time for {still.idle_s:.0f} s",
                 "look at the end of the log",
                 seconds,
             )
@@ -65,7 +65,7 @@ def wait_ready(watched: Watched, limits: Limits, phase: Phase, started_s: float)
             raise diagnose.stuck(
                 watched.log,
                 FailureKind.STARTUP_TIMEOUT,
-                f"not ready after {seconds:.0f} s, last seen {said}",
+                f"not ready after {seconds:.0f} s",
                 "raise the start-up limit if the model is large or its files lie on a slow disk",
                 seconds,
             )

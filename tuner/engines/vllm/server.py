@@ -144,7 +144,9 @@ class VllmServer:
         deadline = time.monotonic() + RESET_LIMIT_S
         while True:
             status, body = control.request(self._watched.port, "/reset_prefix_cache", method="POST")
-            refused = status not in (0, 200, 404, 405) or "false" in body  # {"success": false} from newer servers
+            refused = (
+                status not in (0, 200, 404, 405) or "false" in body
+            )  # {"success": false} from newer servers
             if not refused or time.monotonic() > deadline:
                 return
             time.sleep(0.1)

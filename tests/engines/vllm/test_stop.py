@@ -1,0 +1,230 @@
+"""Stopping leaves no process, no port and no registry entry, whatever the server does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from contract import small_trace
+from vllm_helpers import STANDIN, Faults
+
+from tuner.engines.base import LaunchFailure
+from tuner.engines.vllm import VllmEngine, ports, sessions
+from tuner.engines.vllm.owner import Owner, clear_leftovers
+from tuner.replay import Workload
+from tuner.space import LaunchConfig
+
+SMALL = LaunchConfig.of({"max-num-seqs": 4})
+SLEEPER = [sys.executable, "-S", "-c", "import time; time.sleep(3600)"]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["", "stubborn", "stubborn_family", "leaves_child", "leaves_escaped_child"],
+    ids=lambda f: f or "gentle",
+)
+def test_everything_is_gone(engine: VllmEngine, faults: Faults, tmp_path: Path, fault: str) -> None:
+    faults.set(fault)
+    server = engine.launch(SMALL, tmp_path / "trial")
+    port, session = int(server.base_url.rsplit(":", 1)[1]), server.pid
+    assert not ports.is_free(port)
+    assert sessions.members(session)
+    assert session != os.getsid(0)
+    server.stop()
+    assert not faults.survivors()
+    assert not sessions.members(session)
+    assert ports.is_free(port)
+    assert server.notes == ()
+    server.stop()
+
+
+def test_interrupted_while_starting(engine: VllmEngine, faults: Faults, tmp_path: Path) -> None:
+    def interrupt(phase: str) -> None:
+        if "configuration" in phase:
+            raise KeyboardInterrupt
+
+    faults.set("hangs_with_family")
+    with pytest.raises(KeyboardInterrupt):
+        engine.launch(SMALL, tmp_path / "trial", interrupt)
+    assert not faults.survivors()
+
+
+def test_interrupted_while_replaying(engine: VllmEngine, faults: Faults, tmp_path: Path) -> None:
+    def interrupt(done: int, planned: int) -> None:
+        raise KeyboardInterrupt
+
+    server = engine.launch(SMALL, tmp_path / "trial")
+    with pytest.raises(KeyboardInterrupt):
+        server.replay(Workload(small_trace()), progress=interrupt)
+    assert not faults.survivors()
+
+
+def test_closing_the_engine_ends_a_server_that_runs(
+    engine: VllmEngine, faults: Faults, tmp_path: Path
+) -> None:
+    faults.set("stubborn_family")
+    engine.launch(SMALL, tmp_path / "trial")
+    assert faults.survivors()
+    engine.close()
+    assert not faults.survivors()
+
+
+def test_thirty_launches_in_a_row(engine: VllmEngine, faults: Faults, tmp_path: Path) -> None:
+    """Every kind of failure, one after the other: no process, no port, no file stays."""
+    kinds = [
+        ("dies", "ValueError: No available memory for the cache blocks."),
+        ("dies", "api_server.py: error: unrecognized arguments: --swap-space 4"),
+        ("dies", "OSError: [Errno 98] Address already in use"),
+        ("killed", ""),
+        ("other_server", ""),
+        ("stubborn_family", ""),
+        ("leaves_escaped_child", ""),
+        ("exits_while_serving", ""),
+        ("engine_dead", ""),
+        ("", ""),
+    ]
+    descriptors = len(os.listdir("/proc/self/fd"))
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    ended = {"started": 0, "failed": 0}
+    for number in range(30):
+        faults.set(*kinds[number % len(kinds)])
+        try:
+            with engine.launch(SMALL, tmp_path / str(number)) as server:
+                port = int(server.base_url.rsplit(":", 1)[1])
+                server.replay(Workload(small_trace(8, 200.0, outputs=4)))
+            assert ports.is_free(port)
+            ended["started"] += 1
+        except LaunchFailure as failure:
+            assert failure.cause
+            ended["failed"] += 1
+        assert not faults.survivors()
+    assert ended == {"started": 9, "failed": 21}
+    engine.close()
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
+    assert not list((tmp_path / "state").iterdir())
+
+
+TUNER = """
+import sys, time
+from pathlib import Path
+from tuner.engines.vllm import VllmEngine
+from tuner.hardware import find_gpu
+from tuner.space import LaunchConfig
+
+engine = VllmEngine(
+    None, model="model", gpu=find_gpu("cpu"), launcher=sys.argv[1], version="0.21.0",
+    env={"STANDIN_FAULT": sys.argv[2]}, state_folder=Path(sys.argv[3]),
+)
+engine.launch(LaunchConfig.of({}), Path(sys.argv[4]))
+print("up", flush=True)
+time.sleep(3600)
+"""
+
+
+def tuner_with_server(faults: Faults, tmp_path: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [
+            *[sys.executable, "-c", TUNER, f"{sys.executable} -S {STANDIN} serve {{args}}"],
+            *[str(faults.file), str(tmp_path / "state"), str(tmp_path / "trial")],
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    return process
+
+
+def wait_for(condition: object, limit_s: float = 20.0) -> bool:
+    deadline = time.monotonic() + limit_s
+    while not condition() and time.monotonic() < deadline:  # type: ignore[operator]
+        time.sleep(0.05)
+    return bool(condition())  # type: ignore[operator]
+
+
+def test_the_tuner_killed_leaves_nothing(faults: Faults, tmp_path: Path) -> None:
+    faults.set("stubborn_family")
+    with tuner_with_server(faults, tmp_path) as process:
+        assert len(faults.survivors()) == 2  # the server and its child
+        process.kill()
+    assert wait_for(lambda: not faults.survivors())
+    assert wait_for(lambda: not list((tmp_path / "state").iterdir()))
+
+
+def test_the_next_run_clears_what_tuner_and_watcher_killed_together_left(
+    faults: Faults, tmp_path: Path
+) -> None:
+    faults.set("stubborn_family")
+    with tuner_with_server(faults, tmp_path) as process:
+        (watcher,) = [
+            child
+            for child in psutil.Process(process.pid).children()
+            if "sessions.py" in " ".join(child.cmdline())
+        ]
+        assert clear_leftovers(tmp_path / "state") == ()  # its owner lives: not to be touched
+        assert len(faults.survivors()) == 2
+        watcher.kill()
+        process.kill()
+    assert len(faults.survivors()) == 2
+    (said,) = clear_leftovers(tmp_path / "state")
+    assert "2 processes" in said
+    assert wait_for(lambda: not faults.survivors())
+    assert not list((tmp_path / "state").iterdir())
+
+
+def test_a_process_with_another_start_time_is_never_killed(tmp_path: Path) -> None:
+    innocent = subprocess.Popen(SLEEPER, start_new_session=True)
+    try:
+        owner = Owner(tmp_path)
+        owner.own(innocent.pid)
+        (file,) = tmp_path.glob("*.json")
+        record = json.loads(file.read_text())
+        record["owner"] = [record["owner"][0], 1]  # a tuner of the past, its number given anew
+        record["sessions"] = [[[pid, start - 1] for pid, start in known] for known in record["sessions"]]
+        file.write_text(json.dumps(record))
+        assert clear_leftovers(tmp_path) == ()
+        assert innocent.poll() is None
+        assert not file.exists()
+    finally:
+        innocent.kill()
+        innocent.wait()
+
+
+def test_a_registry_of_another_boot_kills_nobody(tmp_path: Path) -> None:
+    innocent = subprocess.Popen(SLEEPER, start_new_session=True)
+    try:
+        owner = Owner(tmp_path)
+        owner.own(innocent.pid)
+        (file,) = tmp_path.glob("*.json")
+        record = {**json.loads(file.read_text()), "boot": "another", "owner": [1, 1]}
+        file.write_text(json.dumps(record))
+        (tmp_path / "broken.json").write_text("{")
+        assert clear_leftovers(tmp_path) == ()
+        assert innocent.poll() is None
+        assert not list(tmp_path.iterdir())
+    finally:
+        innocent.kill()
+        innocent.wait()
+
+
+def test_the_watcher_survives_a_terminal_interrupt(faults: Faults, tmp_path: Path) -> None:
+    with tuner_with_server(faults, tmp_path) as process:
+        (watcher,) = [
+            child
+            for child in psutil.Process(process.pid).children()
+            if "sessions.py" in " ".join(child.cmdline())
+        ]
+        watcher.send_signal(signal.SIGINT)
+        watcher.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+    assert wait_for(lambda: not faults.survivors())
+    assert wait_for(lambda: not watcher.is_running())
