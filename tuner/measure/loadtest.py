@@ -1,7 +1,7 @@
 """Load tests of one part of a trace: one replay, the highest load that passes, the most users that pass.
 
-The study, `replay` and `simulate` all measure through here, so that the same configuration on the same part of
-the trace gets the same figure whoever asks.
+The study, `replay` and `simulate` all measure through here, so that the same configuration on the same part
+of the trace gets the same figure whoever asks.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ SPAN_OF_SLO = 3.0
 ROUNDS_A_USER = 4
 """Requests that each user of a closed loop makes, at the least."""
 _MAX_USERS = 16384
+_KEPT_LOADS = 40
 _USERS_TOLERANCE = 1.05
 
 
@@ -54,12 +55,21 @@ class LoadTest:
             trace, requests=requests, min_duration_s=SPAN_OF_SLO * slo.largest_s(), seed=seed
         )
         self.grid = LoadGrid(self.loads.natural_rps)
+        # every configuration is tried at loads of the same grid: the traces are made once
+        self._offered: dict[float, Trace] = {}
 
     def at(self, send: Send, rps: float, *, curtail: bool = True) -> Judgement:
         """One open-loop replay at a load, stopped early only where its verdict is certain."""
-        trace = self.loads.at(rps)
+        trace = self._trace_at(rps)
         stop = curtailment(self.slo, len(trace)) if curtail and self.slo.limits() else None
         return judge(send(Workload(trace), stop), self.slo)
+
+    def _trace_at(self, rps: float) -> Trace:
+        if rps not in self._offered:
+            if len(self._offered) >= _KEPT_LOADS:
+                del self._offered[next(iter(self._offered))]
+            self._offered[rps] = self.loads.at(rps)
+        return self._offered[rps]
 
     def capacity(self, send: Send, start_rps: float | None = None, *, beat_start: bool = False) -> Capacity:
         """The highest load that passes, searched from `start_rps` (default: the trace's own rate)."""
@@ -67,7 +77,7 @@ class LoadTest:
         return find_capacity(lambda rps: self.at(send, rps), self.grid, start, beat_start=beat_start)
 
     def with_users(self, send: Send, users: int, *, curtail: bool = True) -> Judgement:
-        """One closed-loop replay with so many users, each sending its next request when its last has ended."""
+        """One closed-loop replay: so many users, each sending its next request when its last has ended."""
         n = max(self.requests, ROUNDS_A_USER * users)
         trace = NestedLoads(self.trace, requests=n, seed=self.seed).at(self.loads.natural_rps)
         stop = curtailment(self.slo, len(trace)) if curtail and self.slo.limits() else None

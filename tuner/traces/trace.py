@@ -31,7 +31,7 @@ class TraceSource:
     changes: tuple[Mapping[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Trace:
     """n requests, ordered by arrival.
 

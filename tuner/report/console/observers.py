@@ -142,8 +142,14 @@ class LiveObserver:
 
 
 @contextmanager
-def watching(console: Console, *, verbose: bool = False) -> Iterator[Observer]:
-    """The live view on a terminal, plain lines elsewhere or with `verbose`; drawing ends with the block."""
+def watching(console: Console, *, verbose: bool = False, quiet: bool = False) -> Iterator[Observer]:
+    """The live view on a terminal, plain lines elsewhere or with `verbose`, nothing with `quiet`.
+
+    Drawing ends with the block.
+    """
+    if quiet:
+        yield PlainObserver(Console(quiet=True))
+        return
     if not console.is_terminal or verbose:
         yield PlainObserver(console, verbose=verbose)
         return

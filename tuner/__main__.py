@@ -1,0 +1,5 @@
+"""`python -m tuner` is `kimi-tune`."""
+
+from tuner.cli import main
+
+main()

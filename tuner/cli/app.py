@@ -1,0 +1,65 @@
+"""The application: its commands, and how every error becomes one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+
+from tuner.cli import doctor as doctor_command
+from tuner.cli import explain, export, replay, simulate, studies, trace, tune
+from tuner.cli.output import print_error
+from tuner.errors import BadRequest, Exit, TuneError
+
+app = typer.Typer(
+    name="kimi-tune",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.callback(invoke_without_command=True)(tune.tune)
+app.command("replay")(replay.replay)
+app.command("simulate")(simulate.simulate)
+app.command("export")(export.export)
+app.command("explain")(explain.explain)
+app.command("studies")(studies.studies)
+app.command("doctor")(doctor_command.doctor)
+app.add_typer(trace.app, name="trace")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command line and return its exit code; every error is one line on stderr."""
+    wants_json, verbose = "--json" in argv, "--verbose" in argv
+    try:
+        code = app(args=list(argv), prog_name="kimi-tune", standalone_mode=False)
+        return int(code) if isinstance(code, int) else Exit.OK
+    except TuneError as error:
+        if verbose:
+            traceback.print_exc()
+        return print_error(error, wants_json)
+    except typer.TyperException as error:
+        return print_error(_usage(error), wants_json)
+    except (KeyboardInterrupt, typer.Abort):
+        print("kimi-tune: interrupted; the same command goes on where it stopped", file=sys.stderr)
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # whoever read our output has gone: nothing is left to say
+        sys.stdout = None
+        return Exit.OK
+    except OSError as error:
+        if verbose:
+            traceback.print_exc()
+        where = f"{error.filename}: " if error.filename else ""
+        return print_error(BadRequest(f"{where}{error.strerror or error}"), wants_json)
+
+
+def _usage(error: typer.TyperException) -> BadRequest:
+    message = " ".join(error.format_message().split()).rstrip(".")
+    return BadRequest(message, "see kimi-tune --help")
+
+
+def main() -> None:
+    """The `kimi-tune` command."""
+    sys.exit(run(sys.argv[1:]))

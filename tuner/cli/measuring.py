@@ -1,0 +1,161 @@
+"""What `replay` and `simulate` share: the options of a measurement, and its result on screen or as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from tuner.cli.options import window_of
+from tuner.cli.output import console, print_json
+from tuner.errors import BadRequest, Exit
+from tuner.measure import Judgement, LoadTest, Send, Verdict, finite, judge, summarize
+from tuner.replay import Workload
+from tuner.report.words import rate, seconds
+from tuner.spec import LoadMode, Slo
+from tuner.study import FINALS_WINDOW
+from tuner.traces import Trace, compress_time, window
+
+_EXIT = {
+    Verdict.PASS: Exit.OK,
+    Verdict.FAIL: Exit.NOTHING_MEETS_SLO,
+    Verdict.CANNOT_TELL: Exit.CANNOT_TELL,
+    Verdict.INVALID: Exit.CANNOT_TELL,
+}
+
+FindMaxOption = Annotated[
+    bool, typer.Option("--find-max", help="Search the highest load that meets the SLO.")
+]
+LoadOption = Annotated[
+    LoadMode, typer.Option("--load", help="Open loop by arrival times (rate), or a fixed number of users.")
+]
+UsersOption = Annotated[int, typer.Option("--users", min=1, help="Users, with --load users.")]
+SpeedOption = Annotated[
+    float, typer.Option("--speed", min=0.001, help="Play the trace so many times faster.")
+]
+RateOption = Annotated[
+    float | None,
+    typer.Option(
+        "--rate", min=0.0001, help="Requests/s to offer, by nested loads of the trace; default: as it is."
+    ),
+]
+WindowOption = Annotated[
+    str | None,
+    typer.Option(
+        "--window",
+        metavar="A:B",
+        help="Part of the trace, as fractions; default: all of it, with --find-max the finals' part 0.5:1.",
+    ),
+]
+StartOption = Annotated[
+    float | None,
+    typer.Option("--start-rps", min=0.0001, help="Where --find-max starts; default: the trace's own rate."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One measurement as asked for on the command line."""
+
+    slo: Slo
+    requests: int
+    seed: int
+    find_max: bool
+    load: LoadMode
+    users: int
+    speed: float
+    rate_rps: float | None
+    window: str | None
+    start_rps: float | None
+    json: bool
+
+    def check(self) -> None:
+        """Refuse what cannot be measured.
+
+        Raises:
+            BadRequest: --find-max without an SLO.
+        """
+        if self.find_max and not self.slo.limits():
+            raise BadRequest("--find-max: no SLO given", "add one, such as --slo-p99 30s")
+
+
+def measure(asked: Measurement, trace: Trace, send: Send) -> int:
+    """Measure and print; returns the exit code of the design."""
+    asked.check()
+    part = window_of(asked.window) if asked.window else (FINALS_WINDOW if asked.find_max else (0.0, 1.0))
+    chosen = window(trace, *part) if part != (0.0, 1.0) else trace
+    if asked.speed != 1.0:
+        chosen = compress_time(chosen, asked.speed)
+    judgement, figures = _find_max(asked, chosen, send) if asked.find_max else _once(asked, chosen, send)
+    figures["window"] = list(part)
+    if asked.json:
+        print_json(figures)
+    else:
+        _show(console(to_stderr=False), judgement, figures)
+    if not asked.slo.limits():
+        return Exit.CANNOT_TELL if judgement.verdict is Verdict.INVALID else Exit.OK
+    if asked.find_max:
+        found = figures.get("capacity_rps") or figures.get("capacity_users")
+        return Exit.OK if found else Exit.NOTHING_MEETS_SLO
+    return _EXIT[judgement.verdict]
+
+
+def _once(asked: Measurement, trace: Trace, send: Send) -> tuple[Judgement, dict[str, Any]]:
+    test = LoadTest(trace, asked.slo, requests=asked.requests, seed=asked.seed)
+    if asked.load is LoadMode.USERS:
+        judgement = test.with_users(send, asked.users, curtail=False)
+    elif asked.rate_rps is not None:
+        judgement = test.at(send, asked.rate_rps, curtail=False)
+    else:
+        judgement = judge(send(Workload(trace), None), asked.slo)
+    return judgement, summarize(judgement, asked.slo)
+
+
+def _find_max(asked: Measurement, trace: Trace, send: Send) -> tuple[Judgement, dict[str, Any]]:
+    test = LoadTest(trace, asked.slo, requests=asked.requests, seed=asked.seed)
+    if asked.load is LoadMode.USERS:
+        users = test.users(send, asked.users)
+        judgement = users.tried[users.users] if users.users else users.tried[min(users.tried)]
+        figures = summarize(judgement, asked.slo)
+        figures |= {"capacity_users": users.users, "replays": len(users.tried)}
+        return judgement, figures
+    capacity = test.capacity(send, asked.start_rps)
+    figures = summarize(capacity.at, asked.slo)
+    figures |= {
+        "capacity_rps": capacity.rps,
+        "capacity_bracket_rps": [finite(edge) for edge in capacity.bracket_rps],
+        "replays": len(capacity.probes),
+    }
+    return capacity.at, figures
+
+
+def _show(out: Console, judgement: Judgement, figures: dict[str, Any]) -> None:
+    if figures["simulated"]:
+        out.print("SIMULATED: a prediction, no server was asked", style="yellow")
+    if "capacity_rps" in figures:
+        low, high = figures["capacity_bracket_rps"]
+        above = f"{rate(high)} misses it" if high is not None else "nothing higher was tried"
+        out.print(f"capacity {rate(low)} requests/s ({above}; {figures['replays']} replays)", style="bold")
+    elif "capacity_users" in figures:
+        out.print(f"capacity {figures['capacity_users']} users ({figures['replays']} replays)", style="bold")
+    out.print(f"{judgement.verdict.value}: {judgement.reason}", style="bold")
+    offered = figures["offered_rps"]
+    out.print(
+        f"requests {figures['requests']:,}, failed {figures['failed']:,}, offered "
+        f"{rate(offered) if offered else '-'} requests/s, achieved {rate(figures['achieved_rps'] or 0)} "
+        f"requests/s, {figures['output_tps'] or 0:,.0f} output tokens/s"
+    )
+    for label, key in (("E2E", "e2e_s"), ("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("lag", "lag_s")):
+        row = figures[key]
+        cells = "  ".join(f"{name} {_latency(row[name])}" for name in row if name != "p99_interval")
+        out.print(f"{label:5s} {cells}")
+    for text, count in figures["errors"].items():
+        out.print(f"error {count} x {text}")
+
+
+def _latency(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value * 1000:.2f} ms" if value < 0.1 else seconds(value)

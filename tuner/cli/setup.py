@@ -1,0 +1,140 @@
+"""From what the user asked to the parts of a job: GPU, engine, model, trace, space, rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.engines.base import Engine
+from tuner.errors import BadRequest, EngineUnavailable
+from tuner.hardware import Gpu, Platform, detect, find_gpu
+from tuner.models import ModelShape, find_model
+from tuner.space import (
+    Installed,
+    Rules,
+    SearchSpace,
+    check_feasible,
+    find_vllm,
+    flag_table,
+    installed_flag_table,
+    load_space,
+)
+from tuner.spec import EngineChoice, FlagValue, TuneSpec
+from tuner.traces import Trace, load_trace, shipped_trace
+
+DEFAULT_VLLM_VERSION = "0.21.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where trials run: the GPU, and the vLLM that runs there (None: the simulator)."""
+
+    gpu: Gpu
+    installed: Installed | None
+    vllm_version: str
+
+
+def find_place(
+    gpu_text: str, choice: EngineChoice, vllm_version: str | None = None, vllm_python: str | None = None
+) -> Place:
+    """The GPU asked for or found, and whether a real vLLM drives it.
+
+    Raises:
+        BadRequest: no such GPU in the catalogue, or `vllm` asked for a GPU that is not here.
+        EngineUnavailable: `vllm` asked for where there is none.
+    """
+    here = detect() if gpu_text == "auto" or choice is not EngineChoice.SIM else []
+    if gpu_text == "auto":
+        if not here:
+            raise BadRequest("--gpu auto: no GPU found here", "name one to simulate, such as --gpu A100-80G")
+        gpu = here[0]
+    else:
+        gpu = find_gpu(gpu_text)
+    present = gpu.platform is Platform.CPU or any(g.name == gpu.name and g.count >= gpu.count for g in here)
+    if choice is EngineChoice.VLLM and not present:
+        found = ", ".join(g.label for g in here) or "none"
+        raise BadRequest(
+            f"--gpu {gpu_text} --engine vllm: this machine has no such GPU (found: {found})",
+            "name the GPU that is here, or use --engine sim",
+        )
+    installed = find_vllm(vllm_python) if present and choice is not EngineChoice.SIM else None
+    if choice is EngineChoice.VLLM and installed is None:
+        raise EngineUnavailable(
+            "--engine vllm: no vLLM found here",
+            "pip install 'kimi-tune[vllm]', or name its interpreter with --vllm-python",
+        )
+    version = installed.version if installed else vllm_version or DEFAULT_VLLM_VERSION
+    return Place(gpu, installed, version)
+
+
+def trace_of(path: Path | None) -> Trace:
+    """The user's trace, or the one that ships."""
+    return load_trace(path) if path is not None else shipped_trace()
+
+
+def simulated_engine(place: Place, shape: ModelShape, seed: int = 0) -> Engine:
+    """The simulator of that GPU and vLLM."""
+    from tuner.engines.simulated import SimulatedEngine
+
+    return SimulatedEngine(place.gpu, shape, place.vllm_version, seed=seed)
+
+
+def engine_at(place: Place, shape: ModelShape, model: str, seed: int = 0) -> Engine:
+    """The engine of a place."""
+    if place.installed is None:
+        return simulated_engine(place, shape, seed)
+    from tuner.engines.vllm import VllmEngine
+
+    return VllmEngine(place.installed, model=shape.path or model, gpu=place.gpu)
+
+
+def checked_flags(place: Place, fixed: Mapping[str, FlagValue]) -> None:
+    """Check flags that the user fixed against what this vLLM accepts.
+
+    Raises:
+        BadRequest: an unknown flag or a bad value.
+    """
+    table = (
+        installed_flag_table(place.installed.package_dir, place.vllm_version)
+        if place.installed
+        else flag_table(place.vllm_version)
+    )
+    table.check(fixed)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Everything that a tune job is made of."""
+
+    place: Place
+    shape: ModelShape
+    trace: Trace
+    space: SearchSpace
+    rules: Rules
+
+
+def prepare(spec: TuneSpec, vllm_python: str | None = None) -> Prepared:
+    """Put a tune job together; nothing is launched.
+
+    Raises:
+        BadRequest: something asked for is wrong.
+        Infeasible: the model cannot run on this GPU by arithmetic.
+        EngineUnavailable: the engine cannot run here.
+    """
+    place = find_place(spec.gpu, spec.engine, spec.vllm_version, vllm_python)
+    shape = find_model(spec.model)
+    checked_flags(place, spec.fixed)
+    check_feasible(place.gpu, shape, place.vllm_version)
+    trace = trace_of(spec.trace)
+    space = load_space(
+        spec.space,
+        gpu=place.gpu,
+        shape=shape,
+        trace=trace,
+        version=place.vllm_version,
+        fixed=spec.fixed,
+        coverage=spec.coverage,
+    )
+    rules = Rules(place.gpu, shape, place.vllm_version, trace, spec.coverage)
+    return Prepared(place, shape, trace, space, rules)

@@ -1,0 +1,73 @@
+"""`kimi-tune trace`: look at recorded traffic, convert it, make some."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tuner.cli.options import JsonOption, SeedOption, VerboseOption
+from tuner.cli.output import console, print_json
+from tuner.cli.setup import trace_of
+from tuner.errors import BadRequest
+from tuner.report.tracing import print_inspection
+from tuner.spec import parse_duration_s
+from tuner.traces import SupportChat, load_trace, plot_svg, synthesize, write_trace
+from tuner.traces import inspect as inspect_trace
+
+app = typer.Typer(
+    rich_markup_mode=None, help="Look at recorded traffic, convert it, make some.", no_args_is_help=True
+)
+
+
+@app.command("inspect")
+def inspect(
+    trace: Annotated[Path | None, typer.Argument(metavar="FILE", help="Default: the one that ships.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw it into a file.")
+    ] = None,
+    json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> int:
+    """Show rate, lengths, sessions, prefix reuse, dispersion, and what each max-model-len covers."""
+    loaded = trace_of(trace)
+    found = inspect_trace(loaded)
+    if plot is not None:
+        plot.write_text(plot_svg(found))
+    if json:
+        print_json(found.to_json())
+    else:
+        print_inspection(found, console(to_stderr=False))
+    return 0
+
+
+@app.command("convert")
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A trace in any format that is read.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="JSONL to write, .gz compressed.")],
+    verbose: VerboseOption = False,
+) -> int:
+    """Write a trace in the project's own format."""
+    loaded = load_trace(source)
+    write_trace(loaded, target)
+    console(to_stderr=True).print(f"{len(loaded):,} requests written to {target}", soft_wrap=True)
+    return 0
+
+
+@app.command("synthesize")
+def make(
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="JSONL to write, .gz compressed.")],
+    requests: Annotated[int, typer.Option("--requests", min=1, help="How many.")] = 2000,
+    duration: Annotated[str, typer.Option("--duration", metavar="TIME", help="Over how long.")] = "20m",
+    seed: SeedOption = 0,
+    verbose: VerboseOption = False,
+) -> int:
+    """Make the traffic of a support chat: sessions of several turns behind a shared system prompt."""
+    if target.exists():
+        raise BadRequest(f"{target}: is there already", "name another file")
+    over_s = parse_duration_s(duration, what="--duration")
+    made = synthesize(SupportChat(requests=requests, duration_s=over_s, seed=seed))
+    write_trace(made, target)
+    console(to_stderr=True).print(f"{len(made):,} requests written to {target}", soft_wrap=True)
+    return 0

@@ -1,0 +1,188 @@
+"""`kimi-tune [OPTIONS]`: the tune job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tuner.cli.options import (
+    DEFAULT_MODEL,
+    GpuOption,
+    JsonOption,
+    ModelOption,
+    QuietOption,
+    RequestsOption,
+    SeedOption,
+    SetOption,
+    SloOption,
+    SloTpotOption,
+    SloTtftOption,
+    TraceOption,
+    VerboseOption,
+    VersionOption,
+    fixed_of,
+    slo_of,
+)
+from tuner.cli.output import console, print_json
+from tuner.cli.setup import engine_at, prepare
+from tuner.engines.base import Engine
+from tuner.errors import BadRequest, Exit
+from tuner.hardware import driver_version
+from tuner.report.console import plan_lines, print_result, watching
+from tuner.report.results import plan_object, result_object
+from tuner.space import effective_defaults
+from tuner.spec import Budget, EngineChoice, LoadMode, TuneSpec, parse_duration_s
+from tuner.study import Job, StudyPlace, fresh_name, make_plan, study_name
+from tuner.study import tune as run_study
+
+EngineOption = Annotated[
+    EngineChoice,
+    typer.Option("--engine", help="auto takes vLLM where it and the GPU are here, else the simulator."),
+]
+SpaceOption = Annotated[
+    Path | None, typer.Option("--space", metavar="FILE", help="Search space in YAML; default: by GPU.")
+]
+LoadOption = Annotated[
+    LoadMode, typer.Option("--load", help="Open loop by arrival times (rate), or closed loop (users).")
+]
+CoverageOption = Annotated[
+    float | None,
+    typer.Option("--coverage", min=0.01, max=1.0, help="Share of the trace that max-model-len must hold."),
+]
+TrialsOption = Annotated[int, typer.Option("--trials", min=1, help="Launches of the search, at the most.")]
+BudgetOption = Annotated[
+    str | None, typer.Option("--budget", metavar="TIME", help="Engine time, at the most, such as 2h.")
+]
+StudyOption = Annotated[
+    str | None, typer.Option("--study", metavar="NAME", help="Name of the study; default: made from the job.")
+]
+StudiesOption = Annotated[Path, typer.Option("--studies", metavar="FOLDER", help="Where studies are kept.")]
+StorageOption = Annotated[
+    str | None,
+    typer.Option("--storage", metavar="URL", help="Optuna storage; default: study.db in the study."),
+]
+NewOption = Annotated[
+    bool, typer.Option("--new", help="Start another study instead of showing the finished one.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show the plan and launch nothing.")]
+PythonOption = Annotated[
+    str | None, typer.Option("--vllm-python", metavar="PATH", help="The interpreter that has vLLM.")
+]
+
+
+def tune(
+    ctx: typer.Context,
+    gpu: GpuOption = "auto",
+    slo_p99: SloOption = None,
+    slo_ttft_p99: SloTtftOption = None,
+    slo_tpot_p99: SloTpotOption = None,
+    model: ModelOption = DEFAULT_MODEL,
+    trace: TraceOption = None,
+    engine: EngineOption = EngineChoice.AUTO,
+    space: SpaceOption = None,
+    settings: SetOption = None,
+    load: LoadOption = LoadMode.RATE,
+    requests: RequestsOption = 1000,
+    coverage: CoverageOption = None,
+    trials: TrialsOption = 16,
+    budget: BudgetOption = None,
+    study: StudyOption = None,
+    studies: StudiesOption = Path("studies"),
+    storage: StorageOption = None,
+    new: NewOption = False,
+    seed: SeedOption = 0,
+    vllm_version: VersionOption = None,
+    vllm_python: PythonOption = None,
+    dry_run: DryRunOption = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> int:
+    """Find the vLLM launch flags that carry the most of your traffic on your GPU within a P99 SLO.
+
+    kimi-tune --gpu A100-80G --slo-p99 30s
+
+    kimi-tune --gpu auto --slo-p99 30s --model meta-llama/Llama-3.1-8B --trace trace.jsonl
+    """
+    given = [name for name in ctx.params if _given(ctx, name)]
+    if ctx.invoked_subcommand is not None:
+        if given:
+            option = "--" + given[0].replace("_", "-")
+            raise BadRequest(
+                f"{option} stands before the subcommand {ctx.invoked_subcommand}",
+                "put options after the subcommand",
+            )
+        return Exit.OK
+    if not given:
+        typer.echo(ctx.get_help())
+        return Exit.OK
+    slo = slo_of(slo_p99, slo_ttft_p99, slo_tpot_p99)
+    if not slo.limits():
+        raise BadRequest("no SLO given", "add one, such as --slo-p99 30s")
+    spec = TuneSpec(
+        gpu=gpu,
+        slo=slo,
+        model=model,
+        trace=trace,
+        engine=engine,
+        space=space,
+        fixed=fixed_of(settings),
+        load=load,
+        requests=requests,
+        coverage=coverage,
+        budget=Budget(trials, parse_duration_s(budget, what="--budget") if budget else None),
+        seed=seed,
+        vllm_version=vllm_version,
+    )
+    job, runner = make_job(spec, vllm_python)
+    place = place_of(job, study, studies, storage, new)
+    out = console(to_stderr=json)
+    if dry_run:
+        plan = make_plan(job, place)
+        if json:
+            print_json(plan_object(plan))
+        else:
+            for line in plan_lines(plan):
+                out.print(line, soft_wrap=True)
+        return Exit.OK
+    try:
+        with watching(out, verbose=verbose, quiet=quiet) as observer:
+            result = run_study(job, place, observer)
+    finally:
+        runner.close()
+    if json:
+        print_json(result_object(result))
+    else:
+        print_result(result, out)
+    return Exit.NOTHING_MEETS_SLO if result.recommendation == "none" else Exit.OK
+
+
+def _given(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
+
+
+def make_job(spec: TuneSpec, vllm_python: str | None) -> tuple[Job, Engine]:
+    """The job and its engine; nothing is launched."""
+    made = prepare(spec, vllm_python)
+    engine = engine_at(made.place, made.shape, spec.model, spec.seed)
+    job = Job(
+        spec=spec,
+        engine=engine,
+        gpu=made.place.gpu,
+        shape=made.shape,
+        trace=made.trace,
+        space=made.space,
+        rules=made.rules,
+        defaults=effective_defaults(made.place.gpu, made.shape, made.place.vllm_version),
+        driver=driver_version() if made.place.installed else None,
+    )
+    return job, engine
+
+
+def place_of(job: Job, study: str | None, studies: Path, storage: str | None, new: bool) -> StudyPlace:
+    """Where the study lives: under its own name, or the one that its job gives it."""
+    name = study or study_name(job)
+    return StudyPlace(fresh_name(studies, name) if new else name, studies, storage)
