@@ -90,7 +90,6 @@ def test_an_unknown_flag_in_a_space_names_the_nearest(kimi_tune, tmp_path: Path)
         (("nonsense",), "nonsense"),
         ((*MAIN, "studies"), "studies"),
         (("export", "no-such-study"), "no-such-study"),
-        (("replay", "--url", "http://127.0.0.1:9"), "127.0.0.1:9"),
         (("simulate", "--gpu", "A100-80G", "--find-max"), "SLO"),
     ],
 )
@@ -99,6 +98,12 @@ def test_a_wrong_request_is_one_line_and_exit_2(kimi_tune, argv: tuple[str, ...]
     assert ran.code == 2
     assert word in one_line(ran.err)
     assert ran.out == ""
+
+
+def test_a_server_that_is_not_there_is_exit_5(kimi_tune) -> None:
+    ran = kimi_tune("replay", "--url", "http://127.0.0.1:9")
+    assert ran.code == 5
+    assert "127.0.0.1:9" in one_line(ran.err)
 
 
 def test_with_json_an_error_is_an_object_too(kimi_tune) -> None:

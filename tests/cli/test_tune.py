@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import signal
 import subprocess
 import sys
@@ -15,8 +15,8 @@ import pytest
 MAIN = ("--gpu", "A100-80G", "--slo-p99", "30s")
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "traces"
 RESULT_KEYS = {
-    "study", "engine", "gpu", "model", "slo", "recommendation", "winner", "baseline", "gain", "trials", "launches",
-    "engine_seconds",
+    "study", "engine", "gpu", "model", "slo", "recommendation", "winner", "baseline", "gain", "trials",
+    "launches", "engine_seconds",
 }  # fmt: skip
 MEASURED_KEYS = {"flags", "command", "throughput_rps", "output_tps", "p99_s", "p99_interval_s", "users"}
 
@@ -37,7 +37,6 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, Path]:
         text=True,
         check=True,
     )
-    import json
 
     return json.loads(ran.stdout), folder
 
@@ -178,7 +177,6 @@ def test_interrupted_and_run_again_it_goes_on_where_it_stopped(tmp_path: Path) -
         command, cwd=tmp_path, capture_output=True, text=True, env=os.environ, check=False
     )
     assert second.returncode == 0, second.stderr
-    import json
 
     result = json.loads(second.stdout)
     assert "trial 1/8" not in second.stderr, "what was measured is not measured again"

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import typer
 
-from tuner.cli import doctor as doctor_command
 from tuner.cli import explain, export, replay, simulate, studies, trace, tune
 from tuner.cli.output import print_error
 from tuner.errors import BadRequest, Exit, TuneError
@@ -19,13 +18,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-app.callback(invoke_without_command=True)(tune.tune)
-app.command("replay")(replay.replay)
-app.command("simulate")(simulate.simulate)
-app.command("export")(export.export)
-app.command("explain")(explain.explain)
-app.command("studies")(studies.studies)
-app.command("doctor")(doctor_command.doctor)
+app.callback(invoke_without_command=True)(tune)
+for command in (replay, simulate, export, explain, studies, doctor):
+    app.command()(command)
 app.add_typer(trace.app, name="trace")
 
 
