@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tuner.engines.vllm.logs.probe import probe
+
 _NAME = (
     r"(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Expired|Timeout|Interrupt|Exit|OutOfResources"
     r"|Unsupported|Failure"
@@ -82,17 +84,29 @@ def thrown_in(body: str) -> Thrown | None:
     return Thrown(name, text, 1 if _WEAK_NAMES.search(name) else 2)
 
 
-FAILED_START = re.compile(
+FAILED_START = probe(
+    ("failed to start", "hit an exception", "Exception in worker"),
     r"(?:EngineCore|WorkerProc|Engine process|Worker|Engine core)\w* (?:failed to start|hit an exception)"
-    r"|Exception in worker \w+ while processing method (?:init|load|determine)"
+    r"|Exception in worker \w+ while processing method (?:init|load|determine)",
 )
 """A process says that it failed; its traceback follows."""
-DEATH = re.compile(
-    r"EngineCore encountered a fatal error|EngineDeadError|Engine core proc(?:ess)? \S* ?died|Engine "
-    r"process \(pid \d+\) died"
-    r"|engine is already dead|Background loop has errored|Task finished unexpectedly|died unexpectedly"
-    r"|EngineCore hit an exception|Terminating server process|ActorDiedError|Engine loop (?:is not running"
-    r"|has died)"
-    r"|process died with exit code|\bexit code: ?-\d+"
+DEATH = probe(
+    (
+        "fatal error",
+        "EngineDead",
+        " died",
+        "already dead",
+        "Background loop",
+        "Task finished",
+        "hit an exception",
+        "Terminating server",
+        "ActorDied",
+        "Engine loop",
+        "exit code",
+    ),
+    r"EngineCore encountered a fatal error|EngineDeadError|Engine core proc(?:ess)? \S* ?died"
+    r"|Engine process \(pid \d+\) died|engine is already dead|Background loop has errored"
+    r"|Task finished unexpectedly|died unexpectedly|EngineCore hit an exception|Terminating server process"
+    r"|ActorDiedError|Engine loop (?:is not running|has died)|process died with exit code|\bexit code: ?-\d+",
 )
 """The engine, or a worker, is gone."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tuner.engines.vllm.logs.probe import Probe, probe
 from tuner.spec import FlagValue
 
 _NUMBER = r"(-?[\d.]+)"
@@ -165,15 +166,14 @@ def _silent(figures: Figures, match: re.Match[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A line that tells a figure: a literal that is looked for first, the pattern, what it is good for."""
+    """A line that tells a figure, and where the figure goes."""
 
-    needle: str
-    regex: re.Pattern[str]
+    line: Probe
     store: Callable[[Figures, re.Match[str]], None]
 
 
 def _figure(needle: str, regex: str, store: Callable[[Figures, re.Match[str]], None]) -> Figure:
-    return Figure(needle, re.compile(regex), store)
+    return Figure(probe(needle, regex), store)
 
 
 FIGURES = (
@@ -262,14 +262,14 @@ FIGURES = (
         r"Using (\w+) attention backend|Using Flash ?Attention",
         lambda figures, match: figures.effective.__setitem__("attention-backend", match[1] or "FLASH_ATTN"),
     ),
-    _figure("MoE backend", r"Using (FlashInfer (?:CUTLASS|TRTLLM)[\w ]*) MoE backend", _silent),
+    _figure("MoE backend", r"Using (FlashInfer (?:CUTLASS|TRTLLM))[\w ]* MoE backend", _silent),
 )
 
 
 def take_figures(figures: Figures, body: str) -> None:
     """Note the figures that this message tells. A number that is none is left alone."""
     for figure in FIGURES:
-        if figure.needle in body and (match := figure.regex.search(body)):
+        if (match := figure.line.search(body)) is not None:
             try:
                 figure.store(figures, match)
             except ValueError:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 MAX_LINE = 1 << 16
 """Characters of a line that are looked at in one go; a longer line is read as several."""
+HEAD_BYTES, TAIL_BYTES = 64 << 20, 256 << 20
+"""What is read of a log file that is larger than both together."""
 
 _ANSI = re.compile(
     r"(?:\x1b|\^\[|\\u001b|\\x1b|\\033|#033)\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
@@ -26,6 +28,7 @@ _HEADER = (
 _START = re.compile(
     rf"{_SOURCE}(?:[ ]*{_HEADER})?[ ]?|{_HEADER.replace('level', 'bare').replace('stamp', 'at')}"
 )
+_DATE = re.compile(r"\d\d-\d\d \d\d:\d\d:\d\d")
 _UVICORN = re.compile(r"(?:^|\s)(DEBUG|INFO|WARNING|ERROR|CRITICAL):\s{2,}")
 _LOGGING = re.compile(r"\s-\s(DEBUG|INFO|WARNING|ERROR|CRITICAL)\s-\s")
 _GLOG = re.compile(r"\[([IWEF])\d{4} \d\d:\d\d:\d\d|\[([IWEF]) [\w./]+\.(?:cpp|cc|cu|h):\d+")
@@ -85,13 +88,16 @@ def pieces(raw: Iterable[str | bytes]) -> Iterator[Piece]:
 def _physical(text: str) -> Iterator[str]:
     """Lines of a chunk: container JSON unwrapped, every part of an overwritten progress bar, at most "
     "MAX_LINE."""
-    if text.lstrip()[:1] == "{":
+    if text[:1] in "{ " and text.lstrip()[:1] == "{":
         text = _unwrap(text)
     if "\x00" in text:
         text = text.replace("\x00", "")
     if "[" in text:
         text = _ANSI.sub("", text)
-    for part in re.split(r"[\r\n]+", text) if "\r" in text or "\n" in text[:-1] else (text.rstrip("\n"),):
+    if len(text) <= MAX_LINE and "\r" not in text and "\n" not in text[:-1]:
+        yield text
+        return
+    for part in re.split(r"[\r\n]+", text):
         for begin in range(0, len(part), MAX_LINE):
             yield part[begin : begin + MAX_LINE]
 
@@ -111,9 +117,12 @@ def _unwrap(text: str) -> str:
 
 
 def _split(line: str) -> Iterator[Piece]:
-    iso = _ISO.search(line, 0, 120)
+    if line.startswith("INFO:  "):  # uvicorn's, one a request
+        yield Piece(line.rstrip(), Level.INFO)
+        return
+    iso = _ISO.search(line, 0, 120) if line[:1].isdigit() or "T" in line[:120] else None
     at = seconds_of(iso[1], iso[2]) if iso else None
-    starts = list(_START.finditer(line)) if "pid=" in line or "-" in line else []
+    starts = _starts(line)
     if not starts:
         yield Piece(line.rstrip(), _level(line), iso=at)
         return
@@ -130,6 +139,15 @@ def _split(line: str) -> Iterator[Piece]:
         yield Piece(body, level, source, when, at)
 
 
+def _starts(line: str) -> list[re.Match[str]]:
+    """Where messages begin in a line: mostly once, at its beginning."""
+    first = _START.match(line)
+    begin = first.end() if first else 0
+    if line.find("pid=", begin) < 0 and _DATE.search(line, begin) is None:
+        return [first] if first else []
+    return ([first] if first else []) + list(_START.finditer(line, begin))
+
+
 def _level(text: str) -> Level:
     """The level of a line without vLLM's header: uvicorn's, glog's, Python's warnings."""
     if "  " in text and (match := _UVICORN.search(text, 0, 200)):
@@ -143,14 +161,23 @@ def _level(text: str) -> Level:
     return Level.NONE
 
 
-def lines_of_file(path: Path) -> Iterator[str]:
-    """Lines of a log file, at most MAX_LINE characters at a time; bytes that are no UTF-8 are replaced.
+def lines_of_file(path: Path, head: int = HEAD_BYTES, tail: int = TAIL_BYTES) -> Iterator[str | bytes]:
+    """Lines of a log file, at most MAX_LINE characters at a time; of a file that is larger than head and tail
+    together only these, for a cause stands near one of them.
 
     Raises:
         OSError: the file cannot be read.
     """
     with path.open("rb") as raw:
-        encoding = "utf-16" if raw.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
-    with path.open(encoding=encoding, errors="replace", newline="") as stream:
-        while line := stream.readline(MAX_LINE):
-            yield line
+        if raw.read(2) in (b"\xff\xfe", b"\xfe\xff"):
+            with path.open(encoding="utf-16", errors="replace", newline="") as stream:
+                while line := stream.readline(MAX_LINE):
+                    yield line
+            return
+        size = raw.seek(0, 2)
+        raw.seek(0)
+        while piece := raw.readline(MAX_LINE):
+            yield piece
+            if size > head + tail and head <= raw.tell() < size - tail:
+                raw.seek(size - tail)
+                raw.readline(MAX_LINE)  # the rest of a line that began in the part passed over

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tuner.engines.base import Bound, FailureKind
 from tuner.engines.vllm.logs.figures import Figures
+from tuner.engines.vllm.logs.probe import Probe, probe
 
 EXACT, PRECISE, GENERAL, VAGUE, CONSEQUENCE = range(5)
 """Ranks: a precise cause is told before a general one, and both before what merely followed."""
@@ -51,26 +52,17 @@ Explain = Callable[[Found], Explained]
 class Pattern:
     """A known failure.
 
-    `needles` are literals of which one must be in a line before the regex is tried. `death` marks the end of
-    a server that was up; `always` a failure of the process itself, whatever was before; `quiet` one that vLLM
-    or torch may write as a warning, which then ranks with the consequences.
+    `death` marks the end of a server that was up; `always` a failure of the process itself, whatever was
+    before; `quiet` one that vLLM or torch may write as a warning, which then ranks with the consequences.
     """
 
     kind: FailureKind
-    needles: tuple[str, ...]
-    regex: re.Pattern[str]
+    line: Probe
     explain: Explain
     rank: int = PRECISE
     death: bool = False
     always: bool = False
     quiet: bool = False
-
-    def search(self, body: str) -> re.Match[str] | None:
-        """The match of this failure in a message."""
-        for needle in self.needles:
-            if needle in body:
-                return self.regex.search(body)
-        return None
 
 
 def says(cause: str, mend: str = "") -> Explain:
@@ -104,8 +96,7 @@ def pattern(
     quiet: bool = False,
 ) -> Pattern:
     """A Pattern from plain text."""
-    listed = (needles,) if isinstance(needles, str) else needles
-    return Pattern(kind, listed, re.compile(regex), explain, rank, death, always, quiet)
+    return Pattern(kind, probe(needles, regex), explain, rank, death, always, quiet)
 
 
 def _tidy(text: str, limit: int = 400) -> str:

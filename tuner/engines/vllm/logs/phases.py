@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from tuner.engines.base import FailureKind
+from tuner.engines.vllm.logs.probe import Probe, probe
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
     """A line that begins a phase. `kind` and `mend` are for a log that says nothing more after it."""
 
-    needle: str
-    regex: re.Pattern[str]
+    line: Probe
     phase: str
     kind: FailureKind = FailureKind.STARTUP_TIMEOUT
     mend: str = ""
@@ -26,7 +25,7 @@ STARTING = "starting the API server"
 def _mark(
     needle: str, regex: str, phase: str, mend: str = "", kind: FailureKind = FailureKind.STARTUP_TIMEOUT
 ) -> Mark:
-    return Mark(needle, re.compile(regex), phase, kind, mend)
+    return Mark(probe(needle, regex), phase, kind, mend)
 
 
 _PEERS = (
@@ -73,16 +72,18 @@ MARKS = (
     _mark("Uvicorn running on", r"Uvicorn running on", READY),
 )
 
-SERVING = re.compile(
-    r"Avg prompt throughput: |\"(?:POST|GET) /(?:v1|metrics|health|generate|tokenize|ping)\S* "
-    r"HTTP/[\d.]+\" 200"
+SERVING = probe(
+    ("Avg prompt throughput: ", '" 200'),
+    r"Avg prompt throughput: "
+    r"|\"(?:POST|GET) /(?:v1|metrics|health|generate|tokenize|ping)\S* HTTP/[\d.]+\" 200",
 )
 """Lines that only a server that is up writes."""
 
-SHUTDOWN = re.compile(
+SHUTDOWN = probe(
+    ("hutting down", "hutdown", "eceived", "TERM", "KeyboardInterrupt", "Gracefully stopping"),
     r"\bShutting down$|Shutdown initiated|\[shutdown\]|trigger received signal|Received exit signal"
     r"|[Rr]eceived (?:signal )?(?:SIG)?(?:TERM|INT)\b|SIGTERM received|Received SIGINT"
-    r"|Waiting for application shutdown|(?:^|\s)KeyboardInterrupt(?::|$)|Gracefully stopping"
+    r"|Waiting for application shutdown|(?:^|\s)KeyboardInterrupt(?::|$)|Gracefully stopping",
 )
 """Lines of a server that was asked to stop."""
 
@@ -90,6 +91,6 @@ SHUTDOWN = re.compile(
 def phase_of(body: str) -> Mark | None:
     """The phase that this message begins, or None."""
     for mark in MARKS:
-        if mark.needle in body and mark.regex.search(body):
+        if mark.line.search(body):
             return mark
     return None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from tuner.engines.vllm.logs.lines import lines_of_file, pieces
+from tuner.engines.vllm.logs.lines import HEAD_BYTES, TAIL_BYTES, lines_of_file, pieces
 from tuner.engines.vllm.logs.phases import STARTING, phase_of
 from tuner.engines.vllm.logs.report import LogReport
 from tuner.engines.vllm.logs.start import Start
@@ -22,7 +23,8 @@ def read_log(text: str | Iterable[str | bytes]) -> LogReport:
     raw = text.splitlines() if isinstance(text, str) else text
     start, earlier, before = Start(), None, ""
     for piece in pieces(raw):
-        mark = phase_of(piece.body)
+        # A server that is up tells no more phases, but another may start behind it.
+        mark = phase_of(piece.body) if not start.served or "version" in piece.body else None
         if mark is not None and mark.phase == STARTING and start.over():
             earlier, start = start, Start()
         start.take(piece, mark, before)
@@ -39,8 +41,13 @@ def read_log_file(path: Path) -> LogReport:
         BadRequest: the file cannot be read.
     """
     try:
-        return read_log(lines_of_file(path))
+        report = read_log(lines_of_file(path))
+        passed_over = path.stat().st_size - HEAD_BYTES - TAIL_BYTES
     except OSError as error:
         raise BadRequest(
             f"{path}: {error.strerror or error}", "name the file of vLLM's stdout and stderr"
         ) from error
+    if passed_over <= 0:
+        return report
+    note = f"{passed_over / 2**30:.1f} GiB in the middle of the log were not read"
+    return replace(report, notes=(*report.notes, note))

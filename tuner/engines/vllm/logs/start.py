@@ -20,6 +20,8 @@ PATTERNS: tuple[Pattern, ...] = (
 )
 """Every known failure; the order decides only between patterns of one rank that match the same message."""
 _QUIET = tuple(index for index, pattern in enumerate(PATTERNS) if pattern.quiet)
+_SOURCE_LINES = ('  File "', "    ")
+"""How the lines of a traceback begin that show code."""
 _ALL = tuple(range(len(PATTERNS)))
 
 
@@ -67,9 +69,10 @@ class Start:
         body = piece.body
         self.pieces += 1
         self._clock(piece)
-        if not body:
+        if not body or (piece.stamp is not None and body.startswith(_SOURCE_LINES)):
             return
-        take_figures(self.figures, body)
+        if not self.served:
+            take_figures(self.figures, body)
         if mark is not None:
             self._phase(mark)
         elif not self.served and SERVING.search(body):
@@ -119,7 +122,7 @@ class Start:
             if index in self.hits and not renew:
                 continue
             pattern = PATTERNS[index]
-            if (match := pattern.search(body)) is None:
+            if (match := pattern.line.search(body)) is None:
                 continue
             if pattern.death and not rank and self.died is None and self.stopping is None:
                 self.died = self.pieces
