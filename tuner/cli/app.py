@@ -8,8 +8,15 @@ from collections.abc import Sequence
 
 import typer
 
-from tuner.cli import explain, export, replay, simulate, studies, trace, tune
+from tuner.cli import trace
+from tuner.cli.doctor import doctor
+from tuner.cli.explain import explain
+from tuner.cli.export import export
 from tuner.cli.output import print_error
+from tuner.cli.replay import replay
+from tuner.cli.simulate import simulate
+from tuner.cli.studies import studies
+from tuner.cli.tune import tune
 from tuner.errors import BadRequest, Exit, TuneError
 
 app = typer.Typer(
