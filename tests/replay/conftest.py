@@ -1,0 +1,56 @@
+"""Traces and servers for the replay's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from tuner.replay.mock import MockServer
+from tuner.traces.trace import Trace, TraceSource
+
+
+def _trace(
+    n: int = 20,
+    *,
+    rps: float = 40.0,
+    prompt: int = 32,
+    output: int = 16,
+    blocks: list[list[int]] | None = None,
+    block_tokens: int = 0,
+    bodies: tuple[object, ...] | None = None,
+) -> Trace:
+    lists = blocks if blocks is not None else [[] for _ in range(n)]
+    return Trace(
+        arrival_s=np.arange(n) / rps,
+        input_tokens=np.full(n, prompt, np.int32),
+        output_tokens=np.full(n, output, np.int32),
+        session=np.arange(n),
+        block_offsets=np.concatenate([[0], np.cumsum([len(b) for b in lists])]).astype(np.int64),
+        block_ids=np.asarray([i for b in lists for i in b], np.int64),
+        block_tokens=block_tokens,
+        source=TraceSource("test"),
+        bodies=bodies,
+    )
+
+
+@pytest.fixture
+def make_trace() -> Callable[..., Trace]:
+    """Evenly spaced requests of one length."""
+    return _trace
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., MockServer]]:
+    """Starts mock servers, and stops them."""
+    started: list[MockServer] = []
+
+    def start(*args: object, **options: object) -> MockServer:
+        server = MockServer(*args, **options)  # type: ignore[arg-type]
+        started.append(server)
+        return server.start()
+
+    yield start
+    for server in started:
+        server.stop()
