@@ -533,6 +533,20 @@ def test_a_vllm_in_another_environment(distribution: str, tmp_path: Path) -> Non
     assert table.get("kv-cache-dtype") is not None
 
 
+def test_the_interpreter_may_be_given_by_folder_or_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = fake_environment(tmp_path, "vllm")
+    (tmp_path / "env" / "bin").mkdir(parents=True)
+    (tmp_path / "env" / "bin" / "python").symlink_to(python)
+    monkeypatch.chdir(tmp_path)
+    for text in ("env", "bin dir/python3", str(tmp_path / "env")):
+        found = find_vllm(text)
+        assert found is not None
+        assert found.python.is_absolute()
+    assert found.python == tmp_path / "env" / "bin" / "python"
+
+
 @pytest.mark.skipif(find_vllm(sys.executable) is not None, reason="a vLLM is installed right here")
 @pytest.mark.parametrize(
     "head", ["#!{python}", "#!/usr/bin/env python3", "#!/bin/sh\n'''exec' \"{python}\" \"$0\""]

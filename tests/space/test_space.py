@@ -159,6 +159,15 @@ def test_extends_merges_by_flag(tmp_path: Path, load) -> None:
     assert dict(space.baseline()) == {"enforce-eager": True, "max-num-seqs": 4}
 
 
+def test_extends_takes_shipped_names_before_files_beside(tmp_path: Path, load) -> None:
+    (tmp_path / "default.yaml").write_text("extends: default\nparameters: {seed: [1, 2]}\n")
+    assert "seed" in load(tmp_path / "default.yaml").distributions()
+    assert "seed" not in load("extends: default").distributions()
+    (tmp_path / "mine.yaml").write_text("parameters: {seed: [1, 2]}\n")
+    assert set(load("extends: mine").distributions()) == {"seed"}
+    assert load(None).source == "search_spaces/a100-80g.yaml"
+
+
 def test_lengths_cover_the_trace(trace: Trace) -> None:
     assert length_choices(trace, 131072) == ((3072, 0.995), (20480, 1.0), (131072, 1.0))
     assert length_choices(trace, 131072, (0.95, 1.0))[0] == (512, 0.98)
@@ -188,6 +197,11 @@ def test_coverage_adds_a_level(load) -> None:
     chosen = "parameters: {max-model-len: {from-trace: [0.99]}}"
     assert load(chosen).parameters[0].choices == (3072, 131072)
     assert "covers 99.5%" in load(text).describe()["max-model-len"]
+    described = load(text).widened({"max-model-len": 8000}).describe()["max-model-len"]
+    assert described.startswith("3072 (covers 99.5%), 8000 (vLLM's own), 20480 (covers 100%)")
+    for wrong in (0.0, 1.5, math.nan):
+        with pytest.raises(BadRequest, match="coverage"):
+            load(text, coverage=wrong)
 
 
 EFFECTIVE = {
@@ -355,7 +369,7 @@ BAD = {
     "parameters: {served_model_name: [a, b]}": "'served-model-name' cannot be set here",
     "fixed: {max-num-seqs: [1, 2]}": "not a list",
     "parameters: {max-num-seqs: {choices: [1], when: 3}}": "when: takes flags",
-    "extends: nowhere": ":1: extends: .*there is no such space",
+    "extends: nowhere": ":1: extends: there is no space 'nowhere'",
     "extends: defalt": "did you mean 'default'",
     "extends: space.yaml": "circle",
     "extends: [default]": "one name or path",

@@ -34,12 +34,22 @@ class Installed:
 
 
 def find_vllm(python: str | None = None) -> Installed | None:
-    """The vLLM of the interpreter at `python`; without one, of this interpreter, else of the `vllm` command
-    on PATH. None where there is none.
+    """The vLLM of the interpreter at `python` (or in that environment's folder); without one, of this
+    interpreter, else of the `vllm` command on PATH. None where there is none.
     """
     if python is not None:
-        return _ask(Path(python))
+        return _ask(_interpreter_at(python))
     return _here() or _behind_command()
+
+
+def _interpreter_at(text: str) -> Path:
+    """An absolute path that keeps links, since a virtual environment's interpreter is one."""
+    path = Path(text).expanduser()
+    if path.is_dir():
+        path = path / "bin" / "python"
+    elif len(path.parts) == 1 and (found := shutil.which(text)):
+        path = Path(found)
+    return path.absolute()
 
 
 def _here() -> Installed | None:

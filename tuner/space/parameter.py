@@ -84,9 +84,11 @@ class Parameter:
             if any(same(choice, value) for choice in self.choices):
                 return self
             numbers = all(_is_number(choice) for choice in (*self.choices, value))
-            choices = (*self.choices, value)
-            ordered = tuple(sorted(choices, key=float)) if numbers else choices  # type: ignore[arg-type]
-            return replace(self, choices=ordered, notes=())
+            pairs = [*zip(self.choices, self.notes or ("",) * len(self.choices), strict=True), (value, _OWN)]
+            if numbers:
+                pairs.sort(key=lambda pair: float(pair[0]))  # type: ignore[arg-type]
+            choices, notes = zip(*pairs, strict=True)
+            return replace(self, choices=choices, notes=notes)
         if not _is_number(value):
             return self
         number = float(value)  # type: ignore[arg-type]
@@ -166,6 +168,9 @@ class Parameter:
         if self.kind is ParameterKind.INT:
             return replace(self, low=int(low), high=int(high))
         return replace(self, low=float(low), high=float(high))
+
+
+_OWN = "vLLM's own"
 
 
 def same(one: object, other: object) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tuner.errors import BadRequest
 from tuner.hardware.gpu import Gpu
 from tuner.models.shape import ModelShape
 from tuner.space.argv import SWAP, offloading_flag
@@ -112,6 +113,8 @@ def load_space(
     Raises:
         BadRequest: file, line, key and how to mend it; unknown flags with the nearest known name.
     """
+    if coverage is not None and not 0 < coverage <= 1:
+        raise BadRequest(f"coverage {coverage} is not a share of the trace", "write it like 0.95")
     known = table or flag_table(version)
     file = read_space_file(space_for(gpu.name) if path is None else path, known)
     given = canonical_flags(fixed, known, "--set")

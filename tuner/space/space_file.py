@@ -44,9 +44,13 @@ def _resolved(path: Path) -> Path:
         return shipped[path.name.removesuffix(".yaml")]
     if path.exists():
         raise BadRequest(f"{path}: not a file", "give a YAML file")
-    close = difflib.get_close_matches(path.stem, shipped, n=1)
-    mend = f"did you mean {close[0]!r}?" if close else f"give a YAML file, or one of {', '.join(shipped)}"
-    raise BadRequest(f"{path}: there is no such space file", mend)
+    raise BadRequest(f"{path}: there is no such space file", _suggestion(path.stem))
+
+
+def _suggestion(name: str) -> str:
+    shipped = shipped_spaces()
+    close = difflib.get_close_matches(name, shipped, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"give a YAML file, or one of {', '.join(shipped)}"
 
 
 def _read(path: Path, table: FlagTable, above: tuple[Path, ...]) -> SpaceFile:
@@ -60,7 +64,7 @@ def _read(path: Path, table: FlagTable, above: tuple[Path, ...]) -> SpaceFile:
             mend = "put flags under `parameters:` or `fixed:`" if at_home else known
             raise entry.error(f"unknown key {key!r}", f"did you mean {close[0]!r}?" if close else mend)
     space = _extended(path, top.get("extends"), table, (*above, path.resolve()))
-    space.source = str(path)
+    space.source = f"search_spaces/{path.name}" if path in shipped_spaces().values() else str(path)
     own_parameters = _named(top.get("parameters"), "parameters", table, space.notes)
     own_fixed = _named(top.get("fixed"), "fixed", table, space.notes)
     for name, entry in own_fixed.items():
@@ -82,12 +86,11 @@ def _extended(path: Path, entry: Entry | None, table: FlagTable, chain: tuple[Pa
         return SpaceFile(str(path))
     if not isinstance(entry.value, str):
         raise entry.error("extends: takes one name or path", "write `extends: default`")
-    beside = path.parent / entry.value
-    target = beside if beside.is_file() else Path(entry.value)
-    try:
-        target = _resolved(target if target.is_absolute() or len(target.parts) == 1 else beside)
-    except BadRequest as error:
-        raise entry.error(f"extends: {error.what}", error.mend) from None
+    target = shipped_spaces().get(entry.value)
+    for beside in (path.parent / entry.value, path.parent / f"{entry.value}.yaml"):
+        target = target or (beside if beside.is_file() else None)
+    if target is None:
+        raise entry.error(f"extends: there is no space {entry.value!r}", _suggestion(entry.value))
     if target.resolve() in chain:
         loop = " -> ".join(each.name for each in (*chain, target))
         raise entry.error(f"extends: goes round in a circle ({loop})", "let one of them stand alone")
