@@ -11,7 +11,7 @@ from tuner.space.config import LaunchConfig
 from tuner.space.defaults import effective_defaults
 from tuner.spec import FlagValue
 
-AUTO = 0
+AUTO = -1
 """`max_model_len` where vLLM fits it to the memory (`auto` or -1)."""
 _AUTO = ("auto", "-1", -1)
 _COUNTS = ("max-num-seqs", "max-num-batched-tokens", "block-size", "max-model-len")

@@ -28,16 +28,15 @@ class FlagBound:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a configuration is not worth a launch: the rule's name, plain words, a bound where it has one."""
+    """Why a configuration is not worth a launch: the rule's name, plain words, and the flag it is about.
+
+    `bound` is there where it holds for other configurations too, whatever their other flags.
+    """
 
     rule: str
     reason: str
     bound: FlagBound | None = None
-
-    @property
-    def flag(self) -> str | None:
-        """The flag that the bound is about."""
-        return self.bound.flag if self.bound else None
+    flag: str | None = None
 
 
 class Learned:
