@@ -104,6 +104,15 @@ def test_training_leftovers_are_no_weights(tmp_path: Path, configs: dict[str, An
     assert not has_weights(tmp_path / "missing")
 
 
+def test_weights_stored_twice_or_in_32_bits(tmp_path: Path, configs: dict[str, Any]) -> None:
+    folder = write(tmp_path / "m", configs["MISTRAL_7B"] | {"torch_dtype": "float32"})
+    safetensors(folder / "consolidated.safetensors", 1000)
+    alone = weight_bytes(find_model(str(folder)))
+    assert 1000 < alone < 1100  # 2,000 bytes and a header, served in half of that
+    safetensors(folder / "model.safetensors", 1000)
+    assert abs(weight_bytes(find_model(str(folder))) - alone) < 10
+
+
 def test_a_gptq_folder_of_the_old_kind(tmp_path: Path, configs: dict[str, Any]) -> None:
     folder = write(tmp_path / "m", configs["LLAMA_8B"])
     (folder / "quantize_config.json").write_text(json.dumps({"bits": 4, "group_size": 128}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from tuner.models.shape import ModelShape
 _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 _SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
 # Files that end like weights and hold none.
-_NO_WEIGHTS = ("training_args.bin", "optimizer.bin", "scheduler.bin", "consolidated.safetensors")
+_NO_WEIGHTS = ("training_args.bin", "optimizer.bin", "scheduler.bin")
+# Mistral's folders hold the same weights a second time under this name.
+_TWICE = "consolidated"
 _HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+$")
 
 
@@ -43,8 +46,8 @@ def _weight_files(folder: Path) -> list[Path]:
         ]
     except OSError:
         return []
-    safetensors = [f for f in files if f.suffix == ".safetensors"]
-    return safetensors or files
+    once = [f for f in files if not f.name.startswith(_TWICE)] or files
+    return [f for f in once if f.suffix == ".safetensors"] or once
 
 
 def has_weights(folder: Path) -> bool:
@@ -75,7 +78,17 @@ def shape_from_folder(folder: Path, name: str | None = None) -> ModelShape:
             folder / "quantize_config.json"
         )
     shape = shape_from_config(config, name or str(folder), str(folder))
-    return replace(shape, weight_bytes=stored_weight_bytes(folder))
+    stored = stored_weight_bytes(folder)
+    if shape.quantization is None and _dtype(config) == "float32":
+        stored //= 2  # vLLM serves such weights in 16 bits
+    return replace(shape, weight_bytes=stored)
+
+
+def _dtype(config: Mapping[str, Any]) -> str:
+    text = config.get("text_config")
+    inner = text if isinstance(text, dict) else {}
+    found = next((c[k] for c in (config, inner) for k in ("dtype", "torch_dtype") if c.get(k)), "")
+    return str(found).removeprefix("torch.")
 
 
 def hub_cache() -> Path:
