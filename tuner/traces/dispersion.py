@@ -17,7 +17,7 @@ def index_of_dispersion(arrival_s: F64, window_s: float) -> float:
     windows = int(span / window_s)
     if windows < 2:
         return float("nan")
-    if windows > 50_000_000:
+    if windows > 10 * len(arrival_s) + 1000:
         return _sparse_dispersion(arrival_s, window_s, windows)
     counts = np.bincount(((arrival_s - arrival_s[0]) / window_s).astype(np.int64))[:windows]
     mean = counts.mean()

@@ -47,8 +47,9 @@ class NestedLoads:
     Each result holds `planned(rps)` requests: max(`requests`, ceil(`min_duration_s` * rps)), at most
     MAX_REQUESTS. `session` is the same number for the same copy of a session at every load, so that (session,
     turn) can be compared; it is dense only within the trace itself. Blocks that one session alone has are
-    renamed in copies, blocks that several sessions share stay shared. Deterministic by `seed`, whatever order
-    the loads are asked in.
+    renamed in copies, blocks that several sessions share stay shared. The record in `source.changes` says in
+    `begins_s` at what time of the stream, which is the same for all loads, a result begins. Deterministic by
+    `seed`, whatever order the loads are asked in.
     """
 
     def __init__(
@@ -179,6 +180,7 @@ class NestedLoads:
             "layers": bar,
             "seed": self._seed,
             "requests": len(request),
+            "begins_s": float(picked.at_s[0]),
             "dispersion_before": self._before,
             "dispersion_after": dispersion(arrival),
         }

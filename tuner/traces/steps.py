@@ -11,7 +11,7 @@ from tuner.traces.changes import changed
 from tuner.traces.trace import Trace
 
 COARSE_S = 0.5
-_JITTER_S = 0.0015
+_JITTER_S = 0.0025
 
 
 def time_step_s(trace: Trace) -> float | None:
