@@ -11,6 +11,8 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tuner.errors import BadRequest
 from tuner.space import (
@@ -624,3 +626,56 @@ def test_the_shipped_table_is_what_is_installed() -> None:
             installed_flag_table(installed.package_dir, installed.version).flags
             == flag_table(installed.version).flags
         )
+
+
+LINES = (CACHE + "#--\n" + ARGS + "#--\n" + FRONTEND).splitlines()
+SCRAPS = [
+    "    pass",
+    "",
+    "x: x = x",
+    "x = get_kwargs(x)",
+    "    del x['y']['z']",
+    "class EngineArgs(EngineArgs): pass",
+]
+SCRAPS += [
+    "CacheDType = CacheDType | str",
+    "    block_size: list[list[int]] = Field()",
+    "    a.add_argument(*names)",
+]
+SCRAPS += [
+    "    a.add_argument('--x', **{**y}, choices=get_args(Nothing))",
+    "    wide: Literal[CacheDType, 3] = wide",
+]
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, len(LINES) - 1),
+            st.integers(0, 3),
+            st.sampled_from(SCRAPS) | st.sampled_from(LINES),
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_other_sources_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[int, int, str]]
+) -> None:
+    lines = list(LINES)
+    for at, gone, new in edits:
+        lines[at : at + gone] = [new]
+    parts = ("\n".join(lines) + "\n#--\n#--\n").split("#--\n")
+    package = write_tree(tmp_path_factory.mktemp("fuzz"))
+    for name, text in zip(
+        ("config/cache.py", "engine/arg_utils.py", "entrypoints/openai/cli_args.py"), parts, strict=False
+    ):
+        (package / name).write_text(text)
+    try:
+        table = installed_flag_table(package, "0.21.0")
+    except BadRequest:
+        return
+    for name, flag in table.flags.items():
+        assert flag.name == name
+        table.problem(name, flag.default)

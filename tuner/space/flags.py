@@ -207,7 +207,7 @@ def installed_flag_table(package_dir: Path, version: str) -> FlagTable:
     if flags is None:
         try:
             flags = read_flags(package_dir)
-        except (OSError, SyntaxError, ValueError) as error:
+        except (OSError, SyntaxError, ValueError, RecursionError) as error:
             raise BadRequest(
                 f"vLLM {version} in {package_dir} cannot be read: {error}", "install it again"
             ) from None
