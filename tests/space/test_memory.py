@@ -75,10 +75,19 @@ DIED = [
     Log("no_kv_memory", LLAMA, {"gpu-memory-utilization": 0.1, "max-model-len": 8192}, -3.64, 0, 15.0, 0.50),
 ]
 ALL = READY + DIED
-ids = pytest.mark.parametrize("log", ALL, ids=lambda log: log.file)
 
 
-@ids
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's own settings of vLLM are part of the arithmetic; these tests have none."""
+    monkeypatch.delenv("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", raising=False)
+    monkeypatch.delenv("VLLM_CPU_KVCACHE_SPACE", raising=False)
+
+
+by_log = pytest.mark.parametrize("log", ALL, ids=lambda log: log.file)
+
+
+@by_log
 def test_the_figures_here_are_the_logs(log: Log) -> None:
     path = LOGS / f"h200_0.21.0_{log.file}.log"
     if not path.exists():
@@ -106,7 +115,7 @@ def _seqs(log: Log) -> int:
     return int(log.config.get("max-num-seqs", 1024))
 
 
-@ids
+@by_log
 def test_within_three_percent_before_any_launch(log: Log) -> None:
     plan = plan_memory(H200, log.shape, log.config, "0.21.0")
     assert plan.kv_gib == pytest.approx(log.kv_gib, rel=0.03)
@@ -176,6 +185,15 @@ def test_graphs_lie_inside_the_budget_from_0_20_2_on() -> None:
     before, after = (plan_memory(H200, LLAMA, SERVED, version) for version in ("0.20.1", "0.20.2"))
     assert before.graph_gib == 0.0 and before.unbudgeted_gib == after.graph_gib > 0.3
     assert before.kv_gib == pytest.approx(after.kv_gib + after.graph_gib)
+
+
+def test_the_environment_moves_graphs_out_of_the_budget_and_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
+    monkeypatch.setenv(name, "0")
+    assert plan_memory(H200, LLAMA, SERVED, "0.21.0").graph_gib == 0.0
+    monkeypatch.setenv(name, "1")
+    assert plan_memory(H200, LLAMA, SERVED, "0.18.0").graph_gib > 0.3
+    assert plan_memory(H200, LLAMA, SERVED, "0.17.0").graph_gib == 0.0
 
 
 def test_eager_and_pinned_sizes_need_less_for_graphs() -> None:

@@ -29,6 +29,7 @@ _COLLECTIVES_GIB = 0.6
 # A CPU server's Python and torch, beside the weights, as its resident set shows.
 _CPU_PROCESS_GIB = 1.2
 _CPU_KV_ENV = "VLLM_CPU_KVCACHE_SPACE"
+_GRAPHS_ENV = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
 CPU_KV_GIB = 1.0
 """The KV cache of a CPU server that the tuner starts where the user's environment does not say."""
 
@@ -74,7 +75,7 @@ class MemoryModel:
         self.gpu, self.shape, self.version = gpu, shape, version
         self.correction = correction or Correction()
         self.resolve = Resolver(gpu, shape, version)
-        self._graphs_inside = at_least(version, "0.20.2")
+        self._graphs_inside = _graphs_inside(version)
         self._cpu = gpu.platform is Platform.CPU
         self._footprints: dict[tuple[int, int], Footprint] = {}
 
@@ -187,6 +188,16 @@ class MemoryModel:
             space = os.environ.get(_CPU_KV_ENV, "")
             asked = float(space) if space.isdigit() and int(space) else CPU_KV_GIB
         return min(asked, self.gpu.memory_gib - weights - _CPU_PROCESS_GIB)
+
+
+def _graphs_inside(version: str) -> bool:
+    """Whether graphs are part of the budget: from 0.20.2 on, unless the environment says otherwise, which
+    vLLM heeds from 0.18 on.
+    """
+    said = os.environ.get(_GRAPHS_ENV)
+    if said in ("0", "1") and at_least(version, "0.18"):
+        return said == "1"
+    return at_least(version, "0.20.2")
 
 
 def plan_memory(gpu: Gpu, shape: ModelShape, config: Mapping[str, FlagValue], version: str) -> MemoryPlan:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tuner.hardware import Platform
+from tuner.space.memory import CPU_KV_GIB
 
 _ALWAYS = {
     "NO_COLOR": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_SERVER_DEV_MODE": "1",  # POST /reset_prefix_cache; the server listens on this machine only
 }
-CPU_KV_GIB = "1"
 
 
 def added_environment(platform: Platform, model: str, extra: Mapping[str, str]) -> dict[str, str]:
@@ -22,7 +22,7 @@ def added_environment(platform: Platform, model: str, extra: Mapping[str, str]) 
     if Path(model).is_dir():
         added["HF_HUB_OFFLINE"] = "1"
     if platform is Platform.CPU and "VLLM_CPU_KVCACHE_SPACE" not in os.environ:
-        added["VLLM_CPU_KVCACHE_SPACE"] = CPU_KV_GIB
+        added["VLLM_CPU_KVCACHE_SPACE"] = f"{CPU_KV_GIB:.0f}"
     return {**added, **extra}
 
 
