@@ -15,7 +15,7 @@ from tuner.errors import BadRequest
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 2 << 20
 MAX_LINE_BYTES = 256 << 20
 
 

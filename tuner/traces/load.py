@@ -46,7 +46,10 @@ def write_trace(trace: Trace, path: Path, **header: Any) -> None:
         BadRequest: the file cannot be written, or zstandard is asked for and not installed.
     """
     path = Path(path)
-    data = b"".join(_lines(trace, header))
+    try:
+        data = b"".join(_lines(trace, header))
+    except orjson.JSONEncodeError as error:
+        raise BadRequest(f"{path.name}: a recorded text or note cannot be written ({error})") from None
     if path.suffix == ".gz":
         data = gzip.compress(data, 9, mtime=0)
     elif path.suffix == ".zst":

@@ -18,6 +18,7 @@ from tuner.traces.trace import F64, Trace, TraceSource
 
 REPLY_TOKENS_PER_S = 40.0
 """How fast answers are taken to come when the next turn's time is drawn."""
+_EMPTY_SESSIONS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ def _sessions(chat: SupportChat) -> Iterator[list[_Turn]]:
     lead_s = min(chat.duration_s, 900.0)
     burst_at = rng.uniform(0.05, 0.95, chat.bursts) * chat.duration_s
     shared = chat.system_tokens // chat.block_tokens
-    next_block, number = shared, 0
+    next_block, number, empty = shared, 0, 0
     while True:
         begin = _begin(chat, rng, burst_at, lead_s)
         blocks = list(range(shared))
@@ -157,6 +158,9 @@ def _sessions(chat: SupportChat) -> Iterator[list[_Turn]]:
                 turns.append(_Turn(at_s, number, tokens, answer, (*blocks, *last)))
             tokens += answer
             at_s += 0.5 + answer / REPLY_TOKENS_PER_S + chat.pause.draw(rng)
+        empty = 0 if turns else empty + 1
+        if empty == _EMPTY_SESSIONS:
+            raise BadRequest("hardly a session fits the lengths and the duration", "give more of either")
         if turns:
             yield turns
             number += 1

@@ -2,15 +2,13 @@
 
 The body is the object itself or its `body`, `request` or `request_body`. Lengths come from `usage` (beside
 the body or in `response`); without it the prompt is counted at 4 characters a token and the answer at
-max_tokens. Prefix blocks come from the recorded text, 16 tokens each.
+max_tokens. Prefix blocks come from the recorded text, 16 tokens each; a request whose messages begin with all
+those of an earlier one continues its session, unless the log names sessions.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 import orjson
 
@@ -18,9 +16,8 @@ from tuner.traces.files import TraceFile
 from tuner.traces.formats.base import MAX_TOKENS, Columns, Head, TraceFormat
 from tuner.traces.formats.jsonl import Fields, Row, RowSink, rows
 from tuner.traces.formats.mooncake import recorded_body
+from tuner.traces.formats.texts import BLOCK_TOKENS, CHARS_A_TOKEN, Conversations, TextBlocks, prompt_text
 
-CHARS_A_TOKEN = 4
-BLOCK_TOKENS = 16
 _TIMES = ("timestamp", "time", "ts", "created", "created_at", "start_time", "arrival_time", "request_time")
 _BODIES = ("body", "request", "request_body")
 _SESSIONS = ("session_id", "conversation_id", "chat_id")
@@ -38,7 +35,7 @@ def _matches(head: Head) -> bool:
 def _read(file: TraceFile) -> Columns:
     fields = Fields(file)
     sink = RowSink(fields)
-    blocks = _TextBlocks()
+    blocks, conversations = TextBlocks(), Conversations()
     estimated_in = estimated_out = 0
     for line, row in rows(file):
         body = _body_of(row)
@@ -49,7 +46,10 @@ def _read(file: TraceFile) -> Columns:
         if recorded is None:
             raise fields.wrong(line, "messages", "is missing, and so is prompt")
         usage = _usage(row, body)
-        text = recorded if isinstance(recorded, list) and isinstance(recorded[0], int) else _text(recorded)
+        try:
+            text, conversation = prompt_text(recorded), conversations.follow(recorded)
+        except orjson.JSONEncodeError:
+            raise fields.wrong(line, "messages", "is nested too deeply") from None
         if usage.get("prompt_tokens") is not None:
             inputs = fields.tokens(usage, "prompt_tokens", line)
         elif isinstance(text, list):
@@ -65,12 +65,12 @@ def _read(file: TraceFile) -> Columns:
             estimated_out += 1
         sink.add(line, _time_ns(fields, row, line), inputs, outputs)
         sink.blocks(blocks.ids(text, inputs), line, "prompt")
-        sink.session(next((row[name] for name in _SESSIONS if row.get(name) is not None), None), line)
+        given = next((name for name in _SESSIONS if row.get(name) is not None), None)
+        sink.session(row[given] if given else conversation, line, given or "messages")
         sink.body(recorded)
     columns = sink.columns()
     if len(sink):
         columns.block_tokens = BLOCK_TOKENS
-        columns.chain_sessions = columns.session is None
     if estimated_in:
         columns.notes.append(f"{estimated_in:,} prompts counted at {CHARS_A_TOKEN} characters a token")
     if estimated_out:
@@ -129,55 +129,6 @@ def _time_ns(fields: Fields, row: Row, line: int) -> int:
                 per_second = unit
                 break
     return fields.scaled_ns(value, name, line, per_second)
-
-
-def _text(recorded: Any) -> str:
-    """What the model reads of a prompt or of messages, roles included, so that equal starts are equal."""
-    if isinstance(recorded, str):
-        return recorded
-    return "".join(_message_text(message) for message in recorded)
-
-
-def _message_text(message: Mapping[str, Any]) -> str:
-    content = message.get("content")
-    if isinstance(content, list):
-        parts = (part.get("text") for part in content if isinstance(part, dict))
-        content = "".join(part for part in parts if isinstance(part, str))
-    calls = message.get("tool_calls")
-    shown = orjson.dumps(calls).decode() if calls else ""
-    return f"{message.get('role', '')}\n{content if isinstance(content, str) else ''}{shown}\n"
-
-
-class _TextBlocks:
-    """Numbers for the blocks of texts: equal numbers for equal text behind equal text."""
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, int] = {}
-
-    def ids(self, text: str | list[int], tokens: int) -> list[int]:
-        """ceil(tokens / 16) block numbers, as many from the text as it has, new ones beyond it."""
-        count = -(-tokens // BLOCK_TOKENS)
-        ids: list[int] = []
-        for key in self._prefix_keys(text):
-            if len(ids) == count:
-                break
-            ids.append(self._known.setdefault(key, len(self._known)))
-        while len(ids) < count:
-            key = len(self._known).to_bytes(8, "big")
-            ids.append(self._known.setdefault(key, len(self._known)))
-        return ids
-
-    @staticmethod
-    def _prefix_keys(text: str | list[int]) -> Iterator[bytes]:
-        """A digest of the text up to each block's end."""
-        step = BLOCK_TOKENS * (CHARS_A_TOKEN if isinstance(text, str) else 1)
-        running = hashlib.blake2b(digest_size=16)
-        for start in range(0, len(text), step):
-            piece = text[start : start + step]
-            data = piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else orjson.dumps(piece)
-            running.update(data)
-            running.update(b"\x00" if len(piece) == step else b"\x01")
-            yield running.digest()
 
 
 OPENAI_LOG = TraceFormat("openai-log", "OpenAI-style request log JSONL", _matches, _read)
