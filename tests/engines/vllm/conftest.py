@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from vllm_helpers import QUICK, STANDIN, Faults
+from vllm_helpers import LAUNCHER, QUICK, Faults
 
 from tuner.engines.vllm import VllmEngine
 from tuner.hardware import find_gpu
@@ -32,14 +30,15 @@ def make_engine(faults: Faults, tmp_path: Path) -> Iterator[Callable[..., VllmEn
 
     def make(**given: object) -> VllmEngine:
         options: dict[str, object] = {
-            "launcher": f"{shlex.join([sys.executable, '-S', str(STANDIN)])} serve {{args}}",
+            "launcher": LAUNCHER,
             "version": "0.21.0",
             "env": {"STANDIN_FAULT": str(faults.file)},
             "limits": QUICK,
             "state_folder": tmp_path / "state",
             **given,
         }
-        engine = VllmEngine(None, model=str(model), gpu=find_gpu("cpu"), **options)  # type: ignore[arg-type]
+        installed = options.pop("installed", None)
+        engine = VllmEngine(installed, model=str(model), gpu=find_gpu("cpu"), **options)  # type: ignore[arg-type]
         made.append(engine)
         return engine
 

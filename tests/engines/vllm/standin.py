@@ -19,7 +19,7 @@ from pathlib import Path
 
 LOG = """INFO non-default args: {{'model': '{model}', 'max_num_seqs': 8}}
 INFO [model.py:1] Resolved architecture: LlamaForCausalLM
-INFO [core.py:1] Initializing a V1 LLM engine (v0.21.0) with config: model='{model}', enable_prefix_caching=True
+INFO [core.py:1] Initializing a V1 LLM engine (v0.21.0) with config: model='{model}', quantization=None
 INFO [gpu_model_runner.py:1] Model loading took 14.99 GiB memory and 2.1 seconds
 INFO [kv_cache_utils.py:1] GPU KV cache size: 64,000 tokens
 INFO [core.py:1] init engine (profile, create kv cache, warmup model) took 1.00 s

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from pathlib import Path
 
 import psutil
@@ -11,8 +13,11 @@ from tuner.engines.vllm import Limits
 
 STANDIN = Path(__file__).parent / "standin.py"
 QUICK = Limits(
-    startup_s=20.0, standstill_s=2.5, replay_standstill_s=1.6, grace_s=0.5, memory_s=1.0, poll_s=0.03
+    startup_s=20.0, standstill_s=2.2, replay_standstill_s=1.6, grace_s=0.3, memory_s=1.0, poll_s=0.04
 )
+
+
+LAUNCHER = shlex.join([sys.executable, "-I", "-S", str(STANDIN)]) + " serve {args}"
 
 
 class Faults:

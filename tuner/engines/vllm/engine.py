@@ -82,7 +82,7 @@ class VllmEngine:
         self._name_prefix = name_prefix
         self._state_folder = state_folder
         self._added = environment.added_environment(gpu.platform, model, env or {})
-        self._owner = Owner(state_folder)
+        self._owner = Owner(state_folder, self._limits.grace_s)
         self._warm: WarmLauncher | None = None
         self._notes: list[str] = []
         self._startups: list[float] = []

@@ -122,7 +122,9 @@ class Template:
         at = self.words.index("run") + 1
         added = [] if _option(self.words, "--name") else ["--name", name]
         added += [word for key, value in sorted(environment.items()) for word in ("-e", f"{key}={value}")]
-        return (*self.words[:at], *added, *self.words[at:])
+        # published to this machine only: the server takes orders that strangers must not give
+        after = ["127.0.0.1:{port}:{port}" if word == "{port}:{port}" else word for word in self.words[at:]]
+        return (*self.words[:at], *added, *after)
 
 
 def plain_template(python: str, package_dir: Path) -> Template:

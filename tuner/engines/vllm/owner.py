@@ -33,7 +33,8 @@ def state_folder() -> Path:
 class Owner:
     """Owns server sessions and containers; `close` must find none left."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, grace_s: float = 5.0) -> None:
+        self._grace_s = grace_s
         self._folder = folder or state_folder()
         self._token = uuid.uuid4().hex
         self._file = self._folder / f"{os.getpid()}-{self._token[:8]}.json"
@@ -54,7 +55,7 @@ class Owner:
                 return
             self._folder.mkdir(parents=True, exist_ok=True)
             self._watcher = subprocess.Popen(
-                [sys.executable, "-I", "-S", sessions.__file__, str(self._file)],
+                [sys.executable, "-I", "-S", sessions.__file__, str(self._file), str(self._grace_s)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

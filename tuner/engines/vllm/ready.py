@@ -34,7 +34,7 @@ def wait_ready(watched: Watched, limits: Limits, phase: Phase, started_s: float)
     Raises:
         LaunchFailure: it ended, another server answers on the port (PORT), it hung, or the limit passed.
     """
-    tail, still = LogTail(watched.log), Standstill(started_s)
+    tail, still = LogTail(watched.log), Standstill(started_s, watched.cpu_s)
     said = "starting"
     phase(said)
     while True:
@@ -43,7 +43,7 @@ def wait_ready(watched: Watched, limits: Limits, phase: Phase, started_s: float)
         # the exit is read before the log, so that the last lines are there when the failure is read
         code = watched.poll()
         lines = tail.lines()
-        still.see(now, spoke=bool(lines), cpu_s=watched.cpu_s())
+        still.see(now, spoke=bool(lines))
         found = [mark.phase for line in lines if (mark := phase_of(line))]
         if found and found[-1] != said:
             said = found[-1]

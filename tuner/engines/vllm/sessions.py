@@ -1,9 +1,9 @@
 """Sessions of processes, read from /proc: who is in one, the CPU time it used, and how to end it.
 
-Standard library only, because this file is also the watcher: run alone (`python -I sessions.py REGISTRY`) it
-reads what its parent owns from standard input and, when that pipe closes without a farewell (the parent was
-killed), ends it all. One JSON object a line: `{"own": [pid, start]}`, `{"drop": pid}`, `{"at_end": [argv]}`,
-`{"forget": [argv]}`, `{"marker": "NAME=value"}`, `{"bye": true}`.
+Standard library only, because this file is also the watcher: run alone (`python -I sessions.py REGISTRY
+GRACE_S`) it reads what its parent owns from standard input and, when that pipe closes without a farewell (the
+parent was killed), ends it all. One JSON object a line: `{"own": [pid, start]}`, `{"drop": pid}`, `{"at_end":
+[argv]}`, `{"forget": [argv]}`, `{"marker": "NAME=value"}`, `{"bye": true}`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,18 @@ class Stat(NamedTuple):
 def stat_of(pid: int) -> Stat | None:
     """The process's entry, or None where there is no such process."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)  # all of /proc is read: no more than needed
     except OSError:
         return None
-    fields = text[text.rindex(")") + 2 :].split()  # the name in brackets may hold anything
-    cpu_s = sum(int(ticks) for ticks in fields[11:15]) / _TICKS
-    return Stat(pid, fields[0], int(fields[3]), int(fields[19]), cpu_s)
+    try:
+        text = os.read(descriptor, 4096)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    fields = text[text.rindex(b")") + 2 :].split()  # the name in brackets may hold anything
+    cpu_s = (int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])) / _TICKS
+    return Stat(pid, fields[0].decode(), int(fields[3]), int(fields[19]), cpu_s)
 
 
 def processes() -> Iterator[Stat]:
@@ -131,7 +137,7 @@ class Owned:
         found.pop(os.getpid(), None)
         return list(found.values())
 
-    def end(self, grace_s: float = 5.0) -> None:
+    def end(self, grace_s: float) -> None:
         """SIGTERM to all of it, SIGKILL after the grace, then the commands."""
         send((stat.pid for stat in self._left()), signal.SIGTERM)
         deadline = time.monotonic() + grace_s
@@ -148,7 +154,7 @@ class Owned:
                 continue
 
 
-def _watch(registry: str) -> None:
+def _watch(registry: str, grace_s: float) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it outlives its parent on purpose
     owned = Owned()
@@ -157,9 +163,9 @@ def _watch(registry: str) -> None:
         if "bye" in message:
             return
         owned.take(message)
-    owned.end()
+    owned.end(grace_s)
     Path(registry).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
-    _watch(sys.argv[1])
+    _watch(sys.argv[1], float(sys.argv[2]))

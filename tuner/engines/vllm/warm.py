@@ -77,7 +77,8 @@ class WarmLauncher:
         """
         if self.lives:
             return
-        self._stamp, self._rest = stamp(self._package_dir), b""
+        self.close()  # one that has died leaves its pipes and its servers
+        self._stamp, self._rest, self._codes = stamp(self._package_dir), b"", {}
         self._owner.begin()
         try:
             with self._log.open("ab") as log:

@@ -55,7 +55,7 @@ class ReplayWatch:
     def _run(self) -> None:
         started = moved = asked = time.monotonic()
         computed = -1.0
-        tail, still = LogTail(self._watched.log), Standstill(started)
+        tail, still = LogTail(self._watched.log), Standstill(started, self._watched.cpu_s)
         tail.lines()
         every_s = min(_ASK_EVERY_S, self._limits.replay_standstill_s / 4)
         while not self._ended.wait(self._limits.poll_s):
@@ -66,7 +66,7 @@ class ReplayWatch:
             if now - asked < every_s:
                 continue
             asked = now
-            still.see(now, spoke=bool(tail.lines()), cpu_s=self._watched.cpu_s())
+            still.see(now, spoke=bool(tail.lines()))
             if control.request(self._watched.port, "/health")[0] == 503:
                 self._fail(diagnose.engine_dead(self._watched.log, now - started))
                 return
