@@ -149,6 +149,15 @@ def test_the_logs_refusals_are_ours_too() -> None:
     assert over.bound.max == pytest.approx(84704, rel=0.01)  # "estimated maximum model length is 84704"
 
 
+@pytest.mark.parametrize(("version", "spare"), [("0.21.0", 0), ("0.32.0", 1)])
+def test_later_versions_set_a_block_aside(version: str, spare: int) -> None:
+    config = {"kv-cache-memory-bytes": 100 * 16 * 36864, "max-model-len": (100 - spare) * 16}
+    rules = Rules(A100, KIMI, version)
+    assert rules.check(config) is None
+    refusal = rules.check(config | {"max-model-len": (100 - spare) * 16 + 1})
+    assert refusal is not None and refusal.rule == "model-length-over-kv"
+
+
 def test_graphs_outside_the_budget() -> None:
     config = {"gpu-memory-utilization": 0.988}
     assert Rules(A100, KIMI, "0.21.0").check(config) is None

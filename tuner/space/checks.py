@@ -21,13 +21,15 @@ _CONTEXT_GIB = 0.5
 @dataclass(frozen=True, slots=True)
 class Place:
     """What does not change within a study. `shortest` is the max-model-len that covers `coverage` of the
-    trace; `literal_block_sizes` whether vLLM takes a fixed set only.
+    trace; `literal_block_sizes` whether vLLM takes a fixed set only, `null_block` whether it sets one block
+    aside before it looks whether the longest request fits.
     """
 
     gpu: Gpu
     shape: ModelShape
     backends: tuple[Backend, ...]
     literal_block_sizes: bool
+    null_block: bool
     shortest: int
     coverage: float
 
@@ -215,6 +217,8 @@ def _asked_kv(case: Case, asked: int) -> Refusal | None:
 @_rule
 def _model_length_over_kv(case: Case) -> Refusal | None:
     tokens, value, flag = case.plan.kv_tokens, case.values.max_model_len, "max-model-len"
+    if case.place.null_block:
+        tokens -= case.plan.block_size
     if value > tokens:
         reason = f"max-model-len {value} needs more than the {tokens} KV tokens that fit"
         return Refusal(

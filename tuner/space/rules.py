@@ -58,6 +58,7 @@ class Rules:
             shape,
             backends(gpu, shape, version),
             literal_block_sizes=not at_least(version, "0.18"),
+            null_block=at_least(version, "0.32"),
             shortest=shortest_length(trace, share, shape.max_model_len),
             coverage=share,
         )
