@@ -24,6 +24,7 @@ class SimpleCost:
 
     frontend_token_s: float = 0.0
     frontend_crowd_s: float = 0.0
+    load_token_s: float = 0.0
     base: float = 0.0
     floor: float = 0.00913113
 

@@ -8,6 +8,7 @@ long), the copy is not cached.
 from __future__ import annotations
 
 from tuner.engines.simulated.freelist import FreeQueue
+from tuner.engines.simulated.hostcache import HostCache
 from tuner.engines.simulated.limits import Limits
 from tuner.engines.simulated.prefixes import Prefixes
 
@@ -16,7 +17,8 @@ class BlockManager:
     """Free KV blocks and the prefix cache over them.
 
     `free` counts the blocks that can be handed out, cached or not. `queue` is None as long as nothing in it
-    could be hit: then only the count matters. Run numbers: those of `Prefixes`, then one for each request's
+    could be hit: then only the count matters. `loaded_tokens` came from the host's cache since somebody last
+    set it back. Run numbers: those of `Prefixes`, then one for each request's
     own blocks, which only itself can hit, after it was preempted.
     """
 
@@ -26,12 +28,14 @@ class BlockManager:
         "_chains",
         "_copied",
         "_held",
+        "_host",
         "_limits",
         "_refs",
         "_run_blocks",
         "_runs",
         "free",
         "hit_tokens",
+        "loaded_tokens",
         "queue",
     )
 
@@ -46,10 +50,12 @@ class BlockManager:
         self._held = [0] * len(prefixes.chains)
         self._copied = bytearray(len(prefixes.chains))
         self.free = limits.usable_blocks
-        self.hit_tokens = 0
+        self.hit_tokens = self.loaded_tokens = 0
         self.queue: FreeQueue | None = None
+        self._host: HostCache | None = None
         if self._caching and self._runs:
             self._start_queue()
+            self._host = HostCache(limits.host_blocks) if limits.host_blocks else None
 
     def _start_queue(self) -> FreeQueue:
         self.queue = FreeQueue(self.free, self._runs + len(self._chains))
@@ -61,7 +67,7 @@ class BlockManager:
         Returns (tokens hit in the prefix cache, tokens to compute in this step), None where it does not fit.
         """
         size, queue = self._block_size, self.queue
-        hit_blocks = hit_free = runs = own_blocks = 0
+        hit_blocks = hit_free = runs = own_blocks = loaded = 0
         own = self._runs + request
         if queue is not None:
             queue.settle()
@@ -70,7 +76,9 @@ class BlockManager:
                 own_blocks = queue.resident[own]
                 hit_blocks += own_blocks
                 hit_free += own_blocks
-        hit = hit_blocks * size
+            elif self._host is not None and not whole:
+                loaded = self._from_host(self._host, request, hit_blocks, (total - 1) // size)
+        hit = (hit_blocks + loaded) * size
         chunk = total - hit
         if chunk > budget:
             if not self._limits.chunked_prefill:
@@ -95,6 +103,7 @@ class BlockManager:
         if queue is not None:
             queue.hand_out(new)
             self.computed(request, hit + chunk)
+            self.loaded_tokens += loaded * size
         return hit, chunk
 
     def _look_up(self, queue: FreeQueue, request: int, limit: int) -> tuple[int, int, int, bool]:
@@ -113,6 +122,16 @@ class BlockManager:
             if there < length:
                 return blocks, free, runs, False
         return blocks, free, runs, True
+
+    def _from_host(self, host: HostCache, request: int, there: int, limit: int) -> int:
+        """Blocks that the host's cache adds to the `there` first ones."""
+        end = 0
+        for run in self._chains[request]:
+            length = self._run_blocks[run]
+            if end + length > there and (run not in host or end + length > limit):
+                break
+            end += length
+        return max(end - there, 0)
 
     def computed(self, request: int, tokens: int) -> None:
         """The first `tokens` of a request are computed in this step: its full blocks can be hit from now."""
@@ -135,6 +154,8 @@ class BlockManager:
                 self._held[request] = place + 1
             if resident[run] < length:
                 resident[run] = min(length, room)
+            if self._host is not None and room >= length:
+                self._host.put(run, length)
             base += length
 
     def release(self, request: int, tokens: int) -> None:
@@ -148,6 +169,8 @@ class BlockManager:
         plain = total - sum(self._run_blocks[run] for run in held)
         self.free += plain
         queue.give_back(plain)
+        if self._host is not None:
+            self._host.put(self._runs + request, tokens // self._block_size - total + plain)
         self._leave(queue, request, held)
 
     def preempt(self, request: int, tokens: int) -> None:

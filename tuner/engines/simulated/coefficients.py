@@ -58,6 +58,8 @@ class Coefficients:
     """Latency of an all-reduce between cards, two of them a layer."""
     link: float = 0.7
     """Of the link bandwidth between cards."""
+    host_link: float = 0.5
+    """Of the link bandwidth to the host, when KV blocks come back from there."""
 
 
 def default_coefficients(gpu: Gpu) -> Coefficients:

@@ -8,6 +8,7 @@ share become one run; what no other request shares is left out.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -26,13 +27,24 @@ class Prefixes:
     blocks: list[int]
 
 
+# one trace at one load is replayed against many configurations
+_KEPT: WeakKeyDictionary[Trace, dict[int, Prefixes]] = WeakKeyDictionary()
+
+
 def no_prefixes(requests: int) -> Prefixes:
     """Nothing shared."""
     return Prefixes([()] * requests, [])
 
 
 def prefixes_of(trace: Trace, block_size: int) -> Prefixes:
-    """The runs of `block_size`-token blocks that requests of the trace share."""
+    """The runs of `block_size`-token blocks that requests of the trace share; kept while the trace is."""
+    kept = _KEPT.setdefault(trace, {})
+    if block_size not in kept:
+        kept[block_size] = _find(trace, block_size)
+    return kept[block_size]
+
+
+def _find(trace: Trace, block_size: int) -> Prefixes:
     requests = len(trace)
     if not trace.block_tokens or not len(trace.block_ids):
         return no_prefixes(requests)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tuner.engines.base import Bound, FailureKind, LaunchFailure
+from tuner.errors import BadRequest
 from tuner.space import FlagTable, Refusal, Rules
 from tuner.spec import FlagValue
 
@@ -49,13 +50,18 @@ def refuse(rules: Rules, table: FlagTable, config: Mapping[str, FlagValue]) -> L
 
     `rules` must come without a trace: what a trace needs is no reason for a server not to start.
     """
-    problems = table.problems(config)
-    if problems:
-        return LaunchFailure(
-            FailureKind.BAD_FLAG, problems[0].what, mend=problems[0].mend, seconds=_ARGUMENTS_S
-        )
+    unknown = next((problem for name in config if (problem := table.unknown(name)) is not None), None)
+    if unknown is not None:
+        return _refused_flag(unknown)
     refusal = rules.check(config)
-    return _failure(refusal) if refusal is not None else None
+    if refusal is not None:
+        return _failure(refusal)
+    problems = table.problems(config)
+    return _refused_flag(problems[0]) if problems else None
+
+
+def _refused_flag(problem: BadRequest) -> LaunchFailure:
+    return LaunchFailure(FailureKind.BAD_FLAG, problem.what, mend=problem.mend, seconds=_ARGUMENTS_S)
 
 
 def _failure(refusal: Refusal) -> LaunchFailure:

@@ -18,6 +18,7 @@ from heapq import heappop, heappush
 from tuner.engines.simulated.blocks import BlockManager
 from tuner.engines.simulated.limits import Limits
 from tuner.engines.simulated.prefixes import Prefixes
+from tuner.engines.simulated.stretch import steps_until
 from tuner.engines.simulated.timeline import Observer, StepCost, Timeline
 
 _SHIFT = 22
@@ -146,9 +147,14 @@ class Simulation:
                 else:
                     due, ended = ended, []
                 for request in due:
-                    if state[request] == _ENDING:
+                    if state[request] != _ENDING:
+                        continue
+                    self._ending -= 1
+                    if blocks.queue is None:
+                        state[request] = _GONE
+                        blocks.free -= -(inputs[request] + outputs[request] - 1) // size
+                    else:
                         self._release(request)
-                        self._ending -= 1
 
             # running requests first
             preempted = False
@@ -242,6 +248,9 @@ class Simulation:
             if tokens:
                 sampled = decodes + len(prefilled)
                 seconds = mixed_cost(decodes, context, tokens, pairs, reads, chunks, sampled)
+                if blocks.loaded_tokens:
+                    seconds += blocks.loaded_tokens * cost.load_token_s
+                    blocks.loaded_tokens = 0
                 if noise is not None:
                     seconds *= noise()
                 begun, count = now, 1
@@ -258,7 +267,7 @@ class Simulation:
                 while finals[heap[0] & _MASK] != heap[0] >> _SHIFT:
                     heappop(heap)
                 count = 1
-                if not (ended_before or preempted) and noise is None:
+                if not preempted and noise is None and not (waiting and ended_before):
                     count = (heap[0] >> _SHIFT) - step + 1
                     if count > 1:
                         grow = 0.0 if flat else slope * decodes
@@ -269,7 +278,7 @@ class Simulation:
                             if wanted <= 0.0:
                                 count = 1
                             else:
-                                count = min(count, _steps_until(wanted, seconds, grow, count) + lag)
+                                count = min(count, steps_until(wanted, seconds, grow, count) + lag)
                         if count > 1:
                             count = self._with_blocks(step, count)
                 if count == 1:
@@ -356,6 +365,8 @@ class Simulation:
                     timeline.stopped = True
                     break
 
+        if observer is not None and not timeline.stopped:
+            timeline.stopped = observer.stop(now)
         timeline.end_s = max(now, front)
         timeline.busy_s, timeline.running_s = busy_s, running_s
         timeline.hit_tokens, timeline.admitted = blocks.hit_tokens, head
@@ -375,18 +386,3 @@ class Simulation:
         if blocks.queue is not None:
             blocks.queue.hand_out(need)
         return count
-
-
-def _steps_until(wanted_s: float, first_s: float, grow_s: float, most: int) -> int:
-    """Fewest steps, of first_s, first_s + grow_s, … seconds, that last `wanted_s` or more; at most `most`."""
-    if grow_s <= 1e-12 * first_s:
-        steps = math.ceil(wanted_s / first_s)
-    else:
-        half = first_s - grow_s / 2.0
-        steps = math.ceil((math.sqrt(half * half + 2.0 * grow_s * wanted_s) - half) / grow_s)
-    steps = max(min(steps, most), 1)
-    while steps > 1 and (steps - 1) * first_s + grow_s * ((steps - 1) * (steps - 2) // 2) >= wanted_s:
-        steps -= 1
-    while steps < most and steps * first_s + grow_s * (steps * (steps - 1) // 2) < wanted_s:
-        steps += 1
-    return steps

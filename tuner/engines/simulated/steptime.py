@@ -53,6 +53,7 @@ class StepTime:
         self._k, self._shape, self._tp = k, shape, tp
         self._graphs = tuple(graph_sizes)
         self._async = asynchronous
+        self._host_s, self._host_seq_s = k.host_s, k.host_seq_s
         self.frontend_token_s = k.frontend_token_s + k.frontend_chunk_s / max(stream_interval, 1)
         self.frontend_crowd_s = k.frontend_crowd_s / max(stream_interval, 1)
         bandwidth = gpu.bandwidth_gb_s * 1e9
@@ -80,6 +81,8 @@ class StepTime:
         self._read_s = kv / (bandwidth * k.kv_bandwidth)
         self._pair_s = _prefill_pair_flops(shape) / tp / (wide_peak * k.attention)
 
+        self.load_token_s = kv / (gpu.host_link_gb_s * 1e9 * k.host_link)
+
         # between the cards
         hidden_bytes = shape.hidden * shape.dtype_bytes
         exchanged = 2.0 * (tp - 1) / tp * hidden_bytes
@@ -98,11 +101,9 @@ class StepTime:
         place = bisect_left(self._graphs, tokens)
         return self._graphs[place] if place < len(self._graphs) else None
 
-    def linear_s(self, tokens: int) -> float:
-        """Linear layers, collectives and the device's fixed share for so many tokens, graph padding aside."""
-        known = self._linear_of.get(tokens)
-        if known is not None:
-            return known
+    def linear_s(self, batch: int) -> float:
+        """Linear layers, collectives and the device's fixed share of a batch, padded to its graph."""
+        tokens = self.padded(batch) or batch
         seconds = max(self._dense_s, tokens * self._dense_token_s)
         if self._routed:
             rows = tokens * self._active
@@ -110,7 +111,7 @@ class StepTime:
             padded = rows + touched * self._k.expert_tile
             seconds += max(touched * self._expert_s, padded * self._expert_row_s)
         seconds += self._device_s + self._reduce_s + tokens * self._reduce_token_s
-        self._linear_of[tokens] = seconds
+        self._linear_of[batch] = seconds
         return seconds
 
     def decode(self, decodes: int) -> tuple[float, float, float, float]:
@@ -119,9 +120,9 @@ class StepTime:
         if known is not None:
             return known
         size = self.padded(decodes)
-        host = self._k.host_s + decodes * self._k.host_seq_s
+        host = self._host_s + decodes * self._host_seq_s
         launch = self._piece_s if size is None else 0.0
-        fixed = self.linear_s(size or decodes) + decodes * self._head_token_s
+        fixed = self.linear_s(decodes) + decodes * self._head_token_s
         known = (0.0, host + launch, fixed, self._context_s)
         if not self._async:
             known = (host, launch, fixed, self._context_s)
@@ -133,12 +134,14 @@ class StepTime:
     ) -> float:
         """A step with prompt chunks; see `StepCost.mixed`."""
         batch = decodes + tokens
-        host = self._k.host_s + (decodes + chunks) * self._k.host_seq_s
+        linear = self._linear_of.get(batch) or self.linear_s(batch)
+        host = self._host_s + (decodes + chunks) * self._host_seq_s
+        attention, reading = pairs * self._pair_s, reads * self._read_s
         device = (
-            self.linear_s(self.padded(batch) or batch)
+            linear
             + sampled * self._head_token_s
             + context * self._context_s
-            + max(pairs * self._pair_s, reads * self._read_s)
+            + (attention if attention > reading else reading)
         )
         if self._async:
             return max(host + self._piece_s, device)

@@ -13,6 +13,8 @@ class StepCost(Protocol):
     """In the frontend, for each token."""
     frontend_crowd_s: float
     """The same once more for each token that the same step streams."""
+    load_token_s: float
+    """For each prompt token whose KV cache comes from the host."""
 
     def decode(self, decodes: int) -> tuple[float, float, float, float]:
         """(base, floor, fixed, slope) of a step with so many decodes and nothing else."""
