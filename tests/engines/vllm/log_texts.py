@@ -159,6 +159,50 @@ MEMORY = [
         {"max-model-len": {"max": 32768}},
     ),
     Text(
+        "model_len_without_bracket",
+        "model_len",
+        core(
+            "ValueError: To serve at least one request with the model's max seq len (1048576), 7.89 GiB KV "
+            "cache is "
+            "needed, which is larger than the available KV cache memory (4.0 GiB). Based on the available "
+            "memory, the "
+            "estimated maximum model length is 530432."
+        ),
+        {"max-model-len": {"max": 530432}},
+        ("1048576", "7.89"),
+    ),
+    Text(
+        "model_len_wrapped_at_80_columns",
+        "model_len",
+        "ValueError: To serve at least one request with the models's max seq len (1280),\n(0.18 GiB KV "
+        "cache is needed, "
+        "which is larger than the available KV cache\nmemory (0.10 GiB). Based on the available memory, "
+        "the estimated "
+        "maximum model\nlength is 736. Try increasing `gpu_memory_utilization` or decreasing",
+        {"max-model-len": {"max": 736}},
+        ("1280", "0.18", "0.1"),
+    ),
+    Text(
+        "gpu_busy_wrapped_at_80_columns",
+        "gpu_busy",
+        "ValueError: Free memory on device cuda:0 (1.12/11.63 GiB) on startup is less\nthan desired GPU "
+        "memory "
+        "utilization (0.9, 10.47 GiB)",
+        {"gpu-memory-utilization": {"max": 0.0963}},
+        ("0.9", "10.47"),
+    ),
+    Text(
+        "cpu_busy",
+        "host_memory",
+        failed(
+            "ValueError: Available memory on node 0 (4.85/18.0 GiB) on startup is less than desired CPU "
+            "memory "
+            "utilization (0.92, 16.56 GiB). On the CPU backend, the `--gpu-memory-utilization` flag "
+            "controls it."
+        ),
+        {"gpu-memory-utilization": {"max": 0.2694}},
+    ),
+    Text(
         "gpu_busy",  # 20305, 25837
         "gpu_busy",
         failed(
@@ -169,6 +213,15 @@ MEMORY = [
         ),
         {"gpu-memory-utilization": {"max": 0.5969}},
         ("14.32", "23.99"),
+    ),
+    Text(
+        "state_blocks",
+        "kv_memory",
+        failed(
+            "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (411). Each decode "
+            "sequence requires one Mamba cache block, so CUDA graph capture cannot proceed."
+        ),
+        {"max-num-seqs": {"max": 411}},
     ),
     Text(
         "gpu_busy_named_device",
@@ -338,6 +391,32 @@ FLAGS = [
         "vllm serve: error: argument --block-size: invalid choice: 12 (choose from 1, 8, 16, 32, 64, 128)",
         words=("--block-size",),
     ),
+    Text(
+        "value_cannot_be_converted",
+        "bad_flag",
+        "vllm serve: error: argument --speculative-config/-sc: Value method:x cannot be converted to "
+        "<function loads>",
+        words=("--speculative-config", "method:x"),
+    ),
+    Text(
+        "float16",
+        "bad_flag",
+        "ValueError: The model type 'gemma2' does not support float16. Reason: Numerical instability.",
+    ),
+    Text(
+        "fp8_shards",
+        "tensor_parallel",
+        failed(
+            "ValueError: Weight input_size_per_partition = 64 is not divisible by weight quantization "
+            "block_k = 128."
+        ),
+    ),
+    Text(
+        "kv_dtype_with_mla",
+        "attention_backend",
+        "  Value error, nvfp4 KV cache is not supported with MLA (Multi-head Latent Attention) backends. "
+        "[type=value_error]",
+    ),
     Text("missing_model", "bad_flag", "x.py: error: the following arguments are required: --model"),
     Text(
         "batched_tokens_under_seqs",
@@ -496,6 +575,12 @@ MODEL = [
         ),
     ),
     Text(
+        "hub_out_of_reach",
+        "model_files",
+        "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max "
+        "retries exceeded with url: /x (Caused by NewConnectionError('[Errno 99] Cannot assign requested address'))",
+    ),
+    Text(
         "no_weights", "model_files", failed("RuntimeError: Cannot find any model weights with `/data/model`")
     ),
     Text(
@@ -616,7 +701,8 @@ MACHINE = [
     Text(
         "port_taken_after_start",
         "port",
-        READY + "\nERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address "
+        READY + "\nERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): "
+        "address "
         "already in use\n"
         "INFO:     Waiting for application shutdown.\nINFO:     Application shutdown complete.",
     ),
@@ -787,6 +873,43 @@ OTHER = [
         "ERROR 04-16 13:55:44 __init__.py:46] AttributeError: module 'x' has no attribute 'y'\n"
         + failed("ZeroDivisionError: division by zero"),
         words=("ZeroDivisionError",),
+    ),
+    Text(
+        "resource_tracker_is_no_death",
+        None,
+        READY + "\n/x/resource_tracker.py:1: UserWarning: resource_tracker: process died unexpectedly, "
+        "relaunching.",
+    ),
+    Text(
+        "cause_only_in_the_wrapper",
+        "unknown",
+        core(
+            "RuntimeError: Worker failed with error 'tensor of 512 rows', please check the stack trace above"
+        ),
+        words=("tensor of 512 rows",),
+    ),
+    Text(
+        "custom_all_reduce",
+        "shared_memory",
+        info("Graph capturing started")
+        + "\nFailed: Cuda error /workspace/csrc/custom_all_reduce.cuh:368 'invalid argument'",
+    ),
+    Text(
+        "ready_without_uvicorns_lines",
+        None,
+        READY[: READY.index("INFO:     Started")],
+        figures={"startup_s": 54.0},
+    ),
+    Text(
+        "offline_prompts_done",
+        None,
+        BANNER + "\nProcessed prompts: 100%|##########| 4/4 [00:01<00:00]",
+    ),
+    Text(
+        "retried_download_before_the_cause",
+        "oom",
+        "ERROR 10-08 20:33:20 [config.py:29] Error retrieving file list: 401 Client Error, retrying 1 of 2\n"
+        + failed(OOM),
     ),
     Text("wrapper_alone", "unknown", BANNER + "\n" + WRAPPER, words=("no cause",)),
     Text("empty", "unknown", ""),

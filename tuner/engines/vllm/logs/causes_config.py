@@ -20,7 +20,8 @@ def _unrecognized(found: Found) -> Explained:
 
 
 def _argument(found: Found) -> Explained:
-    flag, why = found.group("flag").split("/")[-1].strip(), found.group("text")
+    names, why = re.split(r"[/,\s]+", found.group("flag")), found.group("text")
+    flag = next((name for name in names if name.startswith("--")), names[0])
     return Explained(f"{flag}: {why}", f"give {flag} a value that this vLLM accepts", _limits(flag, why))
 
 
@@ -180,9 +181,8 @@ PATTERNS = (
     pattern(
         _TP,
         ("not divisible by", "not aligned with the quantized", "must be divisible by"),
-        r"(?P<text>(?:The (?:in|out)put_size of [^.]{0,80} is not divisible by weight quantization "
-        r"block_[nk] = \d+"
-        r"|Weight (?:in|out)put_size_per_partition = \d+ is not divisible by min_thread_[nk] = \d+"
+        r"(?P<text>(?:[^.:]{0,80}(?:in|out)put_(?:partition_)?size\w*[^.:]{0,60} = \d+ is not divisible by "
+        r"(?:weight quantization block|min_thread)_[nk] = \d+"
         r"|The (?:in|out)put size is not aligned with the quantized weight shape[^\n]{0,100}"
         r"|[Tt]otal number of [\w ]{2,40}\(\d+\) must be divisible by [\w ]*parallel[_ ]size \(\d+\)"
         r"|\d+ is not divisible by \d+))",
@@ -210,6 +210,18 @@ PATTERNS = (
         r"support[^\n]*"
         r"|FlashAttention does not support head_?size[^\n]*)",
         quoted(_BACKEND_MEND),
+    ),
+    pattern(
+        _BACKEND,
+        "KV cache is not supported",
+        r"(?P<text>\w+ KV cache is not supported with [^\n]*)",
+        quoted("leave kv-cache-dtype to vLLM, or take another that the message names"),
+    ),
+    pattern(
+        _FLAG,
+        "does not support float16",
+        r"(?P<text>The model type \S+ does not support float16[^\n]*)",
+        quoted("leave dtype to vLLM, or set it to bfloat16"),
     ),
     pattern(
         _BACKEND,

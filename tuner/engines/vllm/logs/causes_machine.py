@@ -126,8 +126,8 @@ PATTERNS = (
             "rrno 99",
             "error while attempting to bind",
         ),
-        r"[Aa]ddress already in use|EADDRINUSE|\[Errno 9[89]\]|[Cc]annot assign requested address|error "
-        r"while attempting to bind on address",
+        r"^(?!.*(?:ConnectionPool|NewConnectionError)).*?(?:[Aa]ddress already in use|EADDRINUSE"
+        r"|\[Errno 9[89]\]|[Cc]annot assign requested address|error while attempting to bind on address)",
         says(
             "the port is taken, or the address is not of this machine",
             "take another port (--port), or stop the server that holds it",
@@ -148,8 +148,9 @@ PATTERNS = (
     ),
     pattern(
         _SHM,
-        ("NCCL", "nccl", "DistBackendError"),
-        r"(?P<text>NCCL error(?: in)?: [^\n]{0,200}|ncclSystemError[^\n]{0,160}"
+        ("NCCL", "nccl", "DistBackendError", "custom_all_reduce"),
+        r"(?P<text>Failed: Cuda error \S*custom_all_reduce[^\n]{0,100}|NCCL error(?: in)?: [^\n]{0,200}"
+        r"|ncclSystemError[^\n]{0,160}"
         r"|ncclUnhandledCudaError[^\n]{0,160}|ncclInternalError"
         r"[^\n]{0,160}|ncclInvalidUsage[^\n]{0,160}|ncclRemoteError[^\n]{0,160}|NCCL Error \d+: "
         r"[^\n]{0,120})",
@@ -159,7 +160,8 @@ PATTERNS = (
     pattern(
         _HOST,
         ("SIGKILL", "137", "-9", "Killed", "signal 9", "signal: 9", "signal: killed"),
-        r"died with <?Signals\.SIGKILL|SIGKILL|(?:exit(?:ed)?(?: with)?(?: code| status)?:? ?|code="
+        r"died with <?Signals\.SIGKILL|(?<!sending )SIGKILL|(?:exit(?:ed)?(?: with)?(?: code| status)?:? ?"
+        r"|code="
         r"|ExitCode\S*? |rc=)137\b"
         r"|exit ?code[ :=]+-9\b|'\w+': -9\b|(?:^|[\s\"'])Killed(?: {2,}.*|\s*$|\"|')|signal:? (?:9\b"
         r"|killed)|Killed: 9",

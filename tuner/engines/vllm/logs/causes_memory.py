@@ -40,7 +40,7 @@ def _model_len(found: Found) -> Explained:
     wanted, needed = found.number("wanted"), found.number("needed") or figures.needed_kv_gib
     left = found.number("left")
     left = figures.available_kv_gib if left is None else left
-    longest = figures.longest_len
+    longest = found.number("longest") or figures.longest_len
     if longest is None and wanted and needed and left is not None:
         # KV grows at most in proportion to the length: the share of the memory bounds it from above.
         longest = math.ceil(wanted * (left + 0.005) / max(needed - 0.05, 0.01))
@@ -91,6 +91,25 @@ def _gpu_busy(found: Found) -> Explained:
     )
 
 
+def _mamba(found: Found) -> Explained:
+    most = found.number("blocks")
+    return Explained(
+        f"max-num-seqs {found.group('seqs')} is more than the {found.group('blocks')} state blocks that fit",
+        f"lower max-num-seqs to {found.group('blocks')} or less, or raise gpu-memory-utilization",
+        (Bound("max-num-seqs", max=most),) if most else (),
+    )
+
+
+def _cpu_busy(found: Found) -> Explained:
+    explained = _gpu_busy(found)
+    share = explained.bounds[0].max if explained.bounds else None
+    return Explained(
+        explained.cause.replace("of the GPU", "of the host's memory"),
+        f"set gpu-memory-utilization to {share:g} or less" if share else "lower gpu-memory-utilization",
+        explained.bounds,
+    )
+
+
 def _sampler(found: Found) -> Explained:
     dummies = found.number("dummies")
     return Explained(
@@ -138,10 +157,12 @@ PATTERNS = (
     pattern(
         _LEN,
         "To serve at least one request",
-        r"To serve at least one request with the models?(?:'s|s's)? max(?:imum)? (?:seq|model|sequence) "
-        r"len(?:gth)?\s*\((?P<wanted>[\d,]+)\)(?:,?\s*\(?(?P<needed>-?[\d.]+) GiB KV cache is needed)?"
-        r"(?:.{0,40}?larger than the available KV cache memory\s*\((?P<left>-?[\d.]+) GiB\))?",
+        r"To serve at least one request(?: with the models?(?:'s|s's)? max(?:imum)? (?:seq|model|sequence) "
+        r"len(?:gth)?\s*\((?P<wanted>[\d,]+)\))?(?:,?\s*\(?(?P<needed>-?[\d.]+) GiB KV cache\)? is needed)?"
+        r"(?:.{0,40}?larger than the available KV cache memory\s*\((?P<left>-?[\d.]+) GiB\))?"
+        r"(?:.{0,200}?estimated maximum model length is (?P<longest>[\d,]*\d))?",
         _model_len,
+        wrapped=True,
     ),
     pattern(
         _LEN,
@@ -182,12 +203,26 @@ PATTERNS = (
         rank=GENERAL,
     ),
     pattern(
+        _KV,
+        "cache blocks",
+        r"max_num_seqs \((?P<seqs>\d+)\) exceeds (?:the )?available \w+ cache blocks \((?P<blocks>\d+)\)",
+        _mamba,
+    ),
+    pattern(
         FailureKind.GPU_BUSY,
-        "less than desired",
-        r"[Ff]ree memory on device\s*(?:\S+ )?\((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is "
-        r"less than "
-        r"desired (?:GPU|CPU|XPU) memory utilization \((?P<share>[\d.]+), (?P<asked>[\d.]+) GiB\)",
+        "emory on device",
+        r"[Ff]ree memory on device\s*(?:\S+ )?\((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is less"
+        r"(?: than desired \w+ memory utilization \((?P<share>[\d.]+), (?P<asked>[\d.]+) GiB\))?",
         _gpu_busy,
+        wrapped=True,
+    ),
+    pattern(
+        _HOST,
+        "CPU memory utilization",
+        r"\((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\)(?: on startup)? is less than desired CPU memory "
+        r"utilization "
+        r"\((?P<share>[\d.]+), (?P<asked>[\d.]+) GiB\)",
+        _cpu_busy,
     ),
     pattern(
         FailureKind.GPU_BUSY,
@@ -205,6 +240,7 @@ PATTERNS = (
             "another process gave GPU memory back while this one measured it",
             "wait until the GPU's memory has settled and start again",
         ),
+        wrapped=True,
     ),
     pattern(
         _OOM,
@@ -230,6 +266,7 @@ PATTERNS = (
         r"|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|CUBLAS_STATUS_ALLOC_FAILED"
         r"|[Cc]uda (?:failure|error) \d* ?'?out of memory|unhandled cuda error.{0,60}out of memory",
         _oom,
+        wrapped=True,
     ),
     pattern(
         _HOST,

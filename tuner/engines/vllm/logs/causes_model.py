@@ -225,8 +225,9 @@ PATTERNS = (
     ),
     pattern(
         _MODEL,
-        ("okenizer class", "ailed to load the tokenizer"),
-        r"(?P<text>Tokenizer class \S+ does not exist[^\n]*|Failed to load the tokenizer[^\n]*)",
+        ("okenizer class", "ailed to load the tokenizer", "nstantiate the backend tokenizer"),
+        r"(?P<text>Couldn't instantiate the backend tokenizer[^\n]*|Tokenizer class \S+ does not "
+        r"exist[^\n]*|Failed to load the tokenizer[^\n]*)",
         quoted(
             "take the transformers version that the model asks for, or set trust-remote-code if you trust "
             "the model"

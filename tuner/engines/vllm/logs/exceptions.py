@@ -38,13 +38,15 @@ _WRAPPERS = re.compile(
     r"trace (?:above )?for"
     r"|Engine process failed to start|failed to start\. See|Failed core proc|EngineCore encountered an "
     r"issue"
-    r"|Worker failed with error|Engine core proc \S+ died|died unexpectedly|Background loop (?:has errored"
+    r"|Executor failed|Worker failed with error |Engine core proc \S+ died|died unexpectedly, shutting"
+    r"|Background loop (?:has errored"
     r"|is stopped|is not running)"
     r"|Task finished unexpectedly|Cancelled by cancel scope|cancelled by"
     r"|has no attribute '(?:workers|_?shutdown|engine_core|output_handler|resources|model_executor"
     r"|driver_worker|rpc_broadcast_mq|_finalizer)'"
     r"|leaked (?:semaphore|shared_memory)|generator didn't|Event loop is closed|EngineDead|MQLLMEngine"
 )
+_INNER = re.compile(r"Worker failed with error '(.+)', please check")
 _WRAPPER_NAMES = re.compile(
     r"(?:Async)?Engine(?:Dead|GenerateE?)Error|EngineDeadError|MQEngineDeadError|ActorDiedError"
     r"|ExceptionGroup"
@@ -79,6 +81,8 @@ def thrown_in(body: str) -> Thrown | None:
     if match is None:
         return None
     name, text = match["name"], match.groupdict().get("text") or ""
+    if (inner := _INNER.search(text)) is not None:
+        return Thrown(name, inner[1], 1)
     if _WRAPPER_NAMES.search(name) or _WRAPPERS.search(text):
         return Thrown(name, text, 0)
     return Thrown(name, text, 1 if _WEAK_NAMES.search(name) else 2)
@@ -106,7 +110,9 @@ DEATH = probe(
     ),
     r"EngineCore encountered a fatal error|EngineDeadError|Engine core proc(?:ess)? \S* ?died"
     r"|Engine process \(pid \d+\) died|engine is already dead|Background loop has errored"
-    r"|Task finished unexpectedly|died unexpectedly|EngineCore hit an exception|Terminating server process"
-    r"|ActorDiedError|Engine loop (?:is not running|has died)|process died with exit code|\bexit code: ?-\d+",
+    r"|Task finished unexpectedly|died unexpectedly, shutting|EngineCore hit an exception|Terminating "
+    r"server process"
+    r"|ActorDiedError|Engine loop (?:is not running|has died)|process died with exit code|\bexit code: "
+    r"?-\d+",
 )
 """The engine, or a worker, is gone."""

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from os.path import commonprefix
 from pathlib import Path
 
 MAX_LINE = 1 << 16
@@ -31,7 +32,7 @@ _START = re.compile(
 _DATE = re.compile(r"\d\d-\d\d \d\d:\d\d:\d\d")
 _UVICORN = re.compile(r"(?:^|\s)(DEBUG|INFO|WARNING|ERROR|CRITICAL):\s{2,}")
 _LOGGING = re.compile(r"\s-\s(DEBUG|INFO|WARNING|ERROR|CRITICAL)\s-\s")
-_GLOG = re.compile(r"\[([IWEF])\d{4} \d\d:\d\d:\d\d|\[([IWEF]) [\w./]+\.(?:cpp|cc|cu|h):\d+")
+_GLOG = re.compile(r"\[([IWEF])\d{3,4} \d\d:\d\d:\d\d|\[([IWEF]) [\w./]+\.(?:cpp|cc|cu|h):\d+")
 _ISO = re.compile(r"\d{4}-(\d\d-\d\d)[T ](\d\d:\d\d:\d\d)")
 _PYTHON_WARNING = re.compile(r"\b(?:User|Future|Deprecation|Runtime|Resource)Warning: ")
 _JSON_FIELDS = ("log", "message", "MESSAGE", "msg", "textPayload", "line")
@@ -137,6 +138,17 @@ def _split(line: str) -> Iterator[Piece]:
         level = _LEVELS[name[0]] if name else _level(body)
         when = seconds_of(*stamp.split(" ")) if stamp else None
         yield Piece(body, level, source, when, at)
+
+
+_STAMPED = re.compile(r"^\S*\d\d:\d\d:\d\d\S*\s+(?:std(?:out|err) [FP] )?")
+
+
+def continued(first: str, body: str) -> str:
+    """A further line of a message without what a container wrote before both of them."""
+    first, body = _STAMPED.sub("", first), _STAMPED.sub("", body)
+    same = commonprefix((first, body))
+    cut = next((i for i in range(len(same), 0, -1) if not same[i - 1].isalnum()), 0)
+    return body[cut:].strip()
 
 
 def _starts(line: str) -> list[re.Match[str]]:

@@ -53,7 +53,8 @@ class Pattern:
     """A known failure.
 
     `death` marks the end of a server that was up; `always` a failure of the process itself, whatever was
-    before; `quiet` one that vLLM or torch may write as a warning, which then ranks with the consequences.
+    before; `quiet` one that vLLM or torch may write as a warning, which then ranks with the consequences;
+    `wrapped` one whose message may run over several lines.
     """
 
     kind: FailureKind
@@ -63,6 +64,7 @@ class Pattern:
     death: bool = False
     always: bool = False
     quiet: bool = False
+    wrapped: bool = False
 
 
 def says(cause: str, mend: str = "") -> Explain:
@@ -94,9 +96,10 @@ def pattern(
     death: bool = False,
     always: bool = False,
     quiet: bool = False,
+    wrapped: bool = False,
 ) -> Pattern:
     """A Pattern from plain text."""
-    return Pattern(kind, probe(needles, regex), explain, rank, death, always, quiet)
+    return Pattern(kind, probe(needles, regex), explain, rank, death, always, quiet, wrapped)
 
 
 def _tidy(text: str, limit: int = 400) -> str:

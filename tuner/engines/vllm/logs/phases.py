@@ -19,6 +19,7 @@ class Mark:
 
 
 READY = "ready"
+LISTENING = "opening the HTTP server"
 STARTING = "starting the API server"
 
 
@@ -65,16 +66,16 @@ MARKS = (
     _mark(" blocks: ", r"# \w+ blocks: \d+, # CPU blocks", "warming up and capturing CUDA graphs"),
     _mark("apturing ", r"Capturing (?:the model for )?(?:CUDA|cuda)", "capturing CUDA graphs"),
     _mark("Graph capturing finished", r"Graph capturing finished", "finishing the engine"),
-    _mark("init engine (profile", r"init engine \(profile", "opening the HTTP server"),
-    _mark("Starting vLLM", r"Starting vLLM (?:API )?server", "opening the HTTP server"),
-    _mark("aiting for application startup", r"Waiting for application startup", "opening the HTTP server"),
+    _mark("init engine (profile", r"init engine \(profile", LISTENING),
+    _mark("Starting vLLM", r"Starting vLLM (?:API )?server", LISTENING),
+    _mark("aiting for application startup", r"Waiting for application startup", LISTENING),
     _mark("pplication startup complete", r"Application startup complete", READY),
     _mark("Uvicorn running on", r"Uvicorn running on", READY),
 )
 
 SERVING = probe(
-    ("Avg prompt throughput: ", '" 200'),
-    r"Avg prompt throughput: "
+    ("Avg prompt throughput: ", '" 200', "Processed prompts: "),
+    r"Avg prompt throughput: |Processed prompts: "
     r"|\"(?:POST|GET) /(?:v1|metrics|health|generate|tokenize|ping)\S* HTTP/[\d.]+\" 200",
 )
 """Lines that only a server that is up writes."""

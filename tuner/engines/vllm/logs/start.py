@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from tuner.engines.vllm.logs import causes_config, causes_machine, causes_memory, causes_model
 from tuner.engines.vllm.logs.exceptions import DEATH, FAILED_START, Thrown, thrown_in
 from tuner.engines.vllm.logs.figures import Figures, take_figures
-from tuner.engines.vllm.logs.lines import Level, Piece
+from tuner.engines.vllm.logs.lines import Level, Piece, continued
 from tuner.engines.vllm.logs.pattern import CONSEQUENCE, Pattern
-from tuner.engines.vllm.logs.phases import READY, SERVING, SHUTDOWN, Mark
+from tuner.engines.vllm.logs.phases import LISTENING, READY, SERVING, SHUTDOWN, Mark
 
 PATTERNS: tuple[Pattern, ...] = (
     *causes_memory.PATTERNS,
@@ -20,6 +20,7 @@ PATTERNS: tuple[Pattern, ...] = (
 )
 """Every known failure; the order decides only between patterns of one rank that match the same message."""
 _QUIET = tuple(index for index, pattern in enumerate(PATTERNS) if pattern.quiet)
+_WRAPPED_LINES = 5
 _SOURCE_LINES = ('  File "', "    ")
 """How the lines of a traceback begin that show code."""
 _ALL = tuple(range(len(PATTERNS)))
@@ -35,16 +36,21 @@ class Hit:
     before: str
     phase: str
     served: bool
+    body: str
+    text: str
+    """The message with the few that came after it: some run over several lines."""
 
 
 @dataclass(slots=True)
 class Start:
-    """One start: figures, known failures, exceptions, and the messages that changed its state, by number."""
+    """One start: figures, known failures, exceptions, and the messages that changed its state, by "
+    "number."""
 
     figures: Figures = field(default_factory=Figures)
     hits: dict[int, Hit] = field(default_factory=dict)
     thrown: dict[tuple[bool, int], Thrown] = field(default_factory=dict)
     """The first exception by (after a process said that it failed, strength)."""
+    wrapped: dict[int, Hit] = field(default_factory=dict)
     failed: int | None = None
     died: int | None = None
     stopping: int | None = None
@@ -57,6 +63,8 @@ class Start:
     first_iso: float | None = None
     last_iso: float | None = None
     ready_at: float | None = None
+    listening_at: float | None = None
+    """vLLM's own last line before uvicorn's, whose lines may be switched off."""
 
     def over(self) -> bool:
         """Whether this start has come to some end, so that a new banner begins another."""
@@ -69,12 +77,14 @@ class Start:
         body = piece.body
         self.pieces += 1
         self._clock(piece)
+        if self.wrapped:
+            self._go_on(body)
         if not body or (piece.stamp is not None and body.startswith(_SOURCE_LINES)):
             return
         if not self.served:
             take_figures(self.figures, body)
         if mark is not None:
-            self._phase(mark)
+            self._phase(mark, body)
         elif not self.served and SERVING.search(body):
             self.served = True
         if piece.source or piece.stamp is not None:
@@ -103,12 +113,20 @@ class Start:
                     return kept
         return None
 
-    def _phase(self, mark: Mark) -> None:
+    def _go_on(self, body: str) -> None:
+        for index, hit in list(self.wrapped.items()):
+            hit.text += " " + continued(hit.body, body[:400])
+            if self.pieces - hit.at >= _WRAPPED_LINES:
+                del self.wrapped[index]
+
+    def _phase(self, mark: Mark, body: str) -> None:
         self.vllm = True
         self.mark = mark
         if mark.phase == READY and not self.served:
             self.ready_at = self.last if self.last is not None else self.last_iso
         self.served = self.served or mark.phase == READY
+        if mark.phase == LISTENING and "vLLM" in body and self.listening_at is None:
+            self.listening_at = self.last if self.last is not None else self.last_iso
 
     def _note(self, thrown: Thrown) -> None:
         # While a server is up its log holds the errors of single requests: the latest before a death counts.
@@ -127,7 +145,12 @@ class Start:
             if pattern.death and not rank and self.died is None and self.stopping is None:
                 self.died = self.pieces
             phase = self.mark.phase if self.mark else ""
-            self.hits[index] = Hit(self.pieces, pattern.rank + rank, match, before, phase, self.served)
+            hit = Hit(
+                self.pieces, pattern.rank + rank, match, before, phase, self.served, body[:400], body[:4000]
+            )
+            self.hits[index] = hit
+            if pattern.wrapped:
+                self.wrapped[index] = hit
 
     def _clock(self, piece: Piece) -> None:
         if piece.stamp is not None:

@@ -52,12 +52,18 @@ def judge(start: Start) -> LogReport:
 
 
 def _verdict(start: Start) -> tuple[FailureKind | None, Explained]:
-    hits = [(hit.rank, hit.at, index) for index, hit in start.hits.items() if _counts(start, hit, index)]
+    # What a process says behind its own "failed to start" is told before what was said earlier.
+    after = start.failed or 0
+    hits = [
+        (hit.rank, hit.at < after, hit.at, index)
+        for index, hit in start.hits.items()
+        if _counts(start, hit, index)
+    ]
     thrown = start.exception()
     true_exception = thrown is not None and thrown.strength == 2
     if hits and not (min(hits)[0] >= CONSEQUENCE and true_exception and start.died is None):
-        return _known(start, min(hits)[2])
-    if start.served and start.died is None:
+        return _known(start, min(hits)[3])
+    if start.died is None and (start.served or (start.listening_at is not None and start.stopping is None)):
         return None, Explained("")
     if start.died is not None and (start.served or start.failed is None):
         when = "while it served" if start.served else "before it was ready"
@@ -69,7 +75,8 @@ def _verdict(start: Start) -> tuple[FailureKind | None, Explained]:
         if thrown.strength:
             return FailureKind.UNKNOWN, Explained(str(thrown), _UNKNOWN_MEND)
         return FailureKind.UNKNOWN, Explained(
-            f"the log holds no cause, only what followed: {thrown}", "give the whole log: the cause is above"
+            f"the log holds no cause, only what followed: {thrown}",
+            "give the whole log: the cause is above; with nothing above, a process was killed (see dmesg)",
         )
     return _cut_off(start)
 
@@ -96,7 +103,8 @@ def _known(start: Start, index: int) -> tuple[FailureKind, Explained]:
     ):
         # A kill of a server that was up has many senders; only the kernel's own word makes it memory.
         kind = FailureKind.ENGINE_DEAD
-    return kind, pattern.explain(Found(hit.match, hit.before, hit.phase, hit.served, start.figures))
+    match = pattern.line.regex.search(hit.text) if pattern.wrapped else None
+    return kind, pattern.explain(Found(match or hit.match, hit.before, hit.phase, hit.served, start.figures))
 
 
 def _cut_off(start: Start) -> tuple[FailureKind, Explained]:
@@ -123,6 +131,5 @@ def _cut_off(start: Start) -> tuple[FailureKind, Explained]:
 
 def _startup_s(start: Start) -> float | None:
     begin = start.first if start.first is not None else start.first_iso
-    if start.ready_at is None or begin is None:
-        return None
-    return round((start.ready_at - begin) % YEAR_S, 3)
+    end = start.ready_at if start.ready_at is not None else start.listening_at
+    return None if end is None or begin is None else round((end - begin) % YEAR_S, 3)
