@@ -88,10 +88,9 @@ class Resolver:
         chunked = truth(get("enable-chunked-prefill"), True)
         seqs, batched = whole(get("max-num-seqs")), whole(get("max-num-batched-tokens"))
         if seqs is None or batched is None:
-            throughput = get("performance-mode") == "throughput"
-            seqs, batched = self._batch(
-                seqs, batched, 2 if throughput else 1, 0 if chunked else max_model_len
-            )
+            factor = 2 if get("performance-mode") == "throughput" else 1
+            length = counts["max-model-len"] if max_model_len == AUTO else max_model_len
+            seqs, batched = self._batch(seqs, batched, factor, length, chunked)
         utilization = get("gpu-memory-utilization")
         if type(utilization) is not float:
             utilization = _number(utilization, self._utilization)
@@ -114,15 +113,19 @@ class Resolver:
             whole(get("max-cudagraph-capture-size")),
         )
 
-    def _batch(self, seqs: int | None, batched: int | None, factor: int, least: int) -> tuple[int, int]:
+    def _batch(
+        self, seqs: int | None, batched: int | None, factor: int, length: int, chunked: bool
+    ) -> tuple[int, int]:
         """What vLLM takes where one of both is not set: its defaults (doubled in throughput mode), no fewer
-        tokens than a whole prompt needs, no more sequences than tokens.
+        tokens than a whole prompt needs, no more than all sequences hold, no more sequences than tokens
+        (vllm/engine/arg_utils.py, _set_default_max_num_seqs_and_batched_tokens_args).
         """
+        wanted = self._counts["max-num-seqs"] * factor if seqs is None else seqs
         if batched is None:
-            batched = max(self._counts["max-num-batched-tokens"] * factor, least)
-        if seqs is None:
-            seqs = min(self._counts["max-num-seqs"] * factor, batched)
-        return seqs, batched
+            batched = self._counts["max-num-batched-tokens"] * factor
+            batched = batched if chunked else max(batched, length)
+            batched = min(batched, max(1, wanted * length))
+        return (min(wanted, batched) if seqs is None else seqs), batched
 
 
 def _count(value: object, default: int) -> int:
