@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,6 +18,8 @@ from tuner.report.words import changes, rate, seconds
 from tuner.space.config import LaunchConfig
 from tuner.study.records import Observer, Plan, TrialRecord, TuneResult
 
+SAME_PHASE_S = 30.0
+
 
 class PlainObserver:
     """One plain line an event: CI logs, pipes, dumb terminals."""
@@ -25,6 +28,8 @@ class PlainObserver:
         self._console = console
         self._verbose = verbose
         self._trials = 0
+        self._phase = ""
+        self._said_s = 0.0
 
     def _line(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
@@ -39,7 +44,10 @@ class PlainObserver:
             self._line(f"trial {number + 1}/{self._trials} ({origin}): {changes(config)}")
 
     def phase(self, text: str) -> None:
-        if self._verbose:
+        """A new phase at once; news of the same one every half minute."""
+        name, now_s = text.partition(":")[0], time.monotonic()
+        if self._verbose and (name != self._phase or now_s - self._said_s >= SAME_PHASE_S):
+            self._phase, self._said_s = name, now_s
             self._line(f"  {text}")
 
     def replay_progress(self, done: int, planned: int) -> None:
