@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tuner.engines.base import Bound, FailureKind, LaunchFailure
 from tuner.errors import BadRequest
-from tuner.space import FlagTable, Refusal, Rules
+from tuner.hardware import Platform
+from tuner.space import FlagTable, MemoryModel, Refusal, Rules
 from tuner.spec import FlagValue
 
 
@@ -24,7 +26,7 @@ _ARGUMENTS_S, _CONFIG_S, _BACKEND_S, _MEMORY_S, _LENGTH_S = 17.0, 20.0, 41.0, 48
 _MORE_MEMORY = "raise gpu-memory-utilization, lower max-num-batched-tokens or max-num-seqs, or use more GPUs"
 _DEATHS: Mapping[str, _Death] = {
     "positive": _Death(FailureKind.BAD_FLAG, _ARGUMENTS_S, "use 1 or more"),
-    "utilization": _Death(FailureKind.KV_MEMORY, _BACKEND_S, "lower gpu-memory-utilization"),
+    "utilization": _Death(FailureKind.BAD_FLAG, _BACKEND_S, "lower gpu-memory-utilization"),
     "model-length": _Death(FailureKind.MODEL_LEN, _CONFIG_S, "lower max-model-len"),
     "batched-tokens": _Death(
         FailureKind.BAD_FLAG, _CONFIG_S, "raise max-num-batched-tokens or lower max-num-seqs"
@@ -55,7 +57,7 @@ def refuse(rules: Rules, table: FlagTable, config: Mapping[str, FlagValue]) -> L
         return _refused_flag(unknown)
     refusal = rules.check(config)
     if refusal is not None:
-        return _failure(refusal)
+        return _failure(refusal, rules, config)
     problems = table.problems(config)
     return _refused_flag(problems[0]) if problems else None
 
@@ -64,15 +66,22 @@ def _refused_flag(problem: BadRequest) -> LaunchFailure:
     return LaunchFailure(FailureKind.BAD_FLAG, problem.what, mend=problem.mend, seconds=_ARGUMENTS_S)
 
 
-def _failure(refusal: Refusal) -> LaunchFailure:
+def _failure(refusal: Refusal, rules: Rules, config: Mapping[str, FlagValue]) -> LaunchFailure:
     death = _DEATHS.get(refusal.rule, _UNNAMED)
     bound = refusal.bound
-    bounds = (Bound(bound.flag, bound.min, bound.max),) if bound is not None else ()
-    if (
-        bound is not None
-        and bound.min is not None
-        and bound.flag == "gpu-memory-utilization"
-        and bound.min > 1
-    ):
+    if bound is not None:
+        bounds: tuple[Bound, ...] = (Bound(bound.flag, bound.min, bound.max),)
+    elif refusal.rule == "kv-memory" and config.get("kv-cache-memory-bytes") is None:
+        bounds = _least_utilization(rules.memory, config)
+    else:
         bounds = ()
     return LaunchFailure(death.kind, refusal.reason, mend=death.mend, bounds=bounds, seconds=death.seconds)
+
+
+def _least_utilization(memory: MemoryModel, config: Mapping[str, FlagValue]) -> tuple[Bound, ...]:
+    """The utilisation at which the first block would fit, as a log's figures give it."""
+    used = memory.resolve(config).utilization
+    least = used + max(0.001, -memory.plan(config).kv_gib / memory.gpu.memory_gib)
+    if least > 1.0 or memory.gpu.platform is Platform.CPU:
+        return ()
+    return (Bound("gpu-memory-utilization", min=math.ceil(round(least * 1e4, 6)) / 1e4),)
