@@ -136,25 +136,25 @@ class NestedLoads:
     def _layer_until(self, layer: int, span_s: float) -> _Picked:
         """What arrives in one whole layer up to `span_s`.
 
-        A session that the shift carries over the period's end goes on in the next period; at the stream's
-        start, sessions that began before it are met in the middle.
+        The shift turns the trace's order round: requests from `first` on come first. A session that the shift
+        carries over the period's end goes on in the next period; at the stream's start, sessions that began
+        before it are met in the middle.
         """
-        at, carried = self._arrival, None
+        arrival, period_s, n = self._arrival, self._period_s, len(self._arrival)
+        shift = float(_uniform(self._seed, np.array([layer], np.uint64))[0]) * period_s if layer else 0.0
+        first = int(np.searchsorted(arrival, period_s - shift))
+        rounds = int(span_s // period_s)
+        rest_s = span_s - rounds * period_s
+        rest = int(np.searchsorted(arrival, period_s - shift + rest_s, "right")) - first
+        rest += min(int(np.searchsorted(arrival, rest_s - shift, "right")), first)
+        place = np.arange(rounds * n + rest)
+        request, number = (first + place) % n, place // n
+        turned = request >= first
+        at_s = arrival[request] + number * period_s + np.where(turned, shift - period_s, shift)
         if layer:
-            shift = float(_uniform(self._seed, np.array([layer], np.uint64))[0]) * self._period_s
-            begin = self._begin + shift
-            begin = np.where(begin >= self._period_s, begin - self._period_s, begin)
-            at = begin + (self._arrival - self._begin)
-            carried = at >= self._period_s
-            at = np.where(carried, at - self._period_s, at)
-        rounds = int(span_s // self._period_s)
-        rest = np.flatnonzero(at <= span_s - rounds * self._period_s)
-        request = np.concatenate([np.tile(np.arange(len(at)), rounds), rest])
-        number = np.concatenate([np.repeat(np.arange(rounds), len(at)), np.full(len(rest), rounds)])
-        at_s = at[request] + number * self._period_s
-        if carried is not None:
-            number = number - carried[request] + 1
-        return _Picked(at_s, request, _copy_numbers(layer, number))
+            carried = turned & (self._begin[request] + shift < period_s)
+            number = number - carried + 1
+        return _Picked(np.maximum(at_s, 0.0), request, _copy_numbers(layer, number))
 
     def _draws(self, picked: _Picked) -> F64:
         """The fraction of u of each request's session, in [0, 1)."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from enum import Enum
 from typing import Any
 
@@ -190,7 +190,11 @@ def _seconds(text: str) -> int | None:
         return None
     if not value.is_finite() or (value and value.adjusted() > 11) or abs(value) > MAX_SECONDS:
         return None
-    return round(value * _NS) if value and value.adjusted() > -30 else 0
+    return _whole(value * _NS) if value and value.adjusted() > -30 else 0
+
+
+def _whole(value: Decimal) -> int:
+    return int(value.to_integral_value(ROUND_HALF_UP))
 
 
 def _datetime(text: str) -> int | None:
@@ -203,7 +207,7 @@ def _datetime(text: str) -> int | None:
     if moment.year not in YEARS:
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    nanoseconds = round(Decimal("0." + fraction[1]) * _NS) if fraction else 0
+    nanoseconds = _whole(Decimal("0." + fraction[1]) * _NS) if fraction else 0
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _SECOND * _NS + nanoseconds
 
 
