@@ -34,6 +34,7 @@ def library(
         nvmlDeviceGetCount=lambda: len(cards),
         nvmlDeviceGetHandleByIndex=handle,
         nvmlDeviceGetName=lambda h: cards[h][0],
+        nvmlDeviceGetUUID=lambda h: f"GPU-{h}000-aaaa",
         nvmlDeviceGetMemoryInfo=lambda h: SimpleNamespace(total=cards[h][1]),
         nvmlDeviceGetCudaComputeCapability=lambda h: cards[h][2],
         nvmlSystemGetDriverVersion=lambda: b"580.82.07",
@@ -42,6 +43,7 @@ def library(
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return lambda lib: monkeypatch.setitem(sys.modules, "pynvml", lib)
 
 
@@ -56,6 +58,29 @@ def test_a_lost_card_is_left_out(install) -> None:
     card = ("NVIDIA H200", 141 * GIB, (9, 0))
     install(library([card, card], broken=(0,)))
     assert [gpu.label for gpu in detect()] == ["H200-141G"]
+
+
+@pytest.mark.parametrize(
+    ("named", "labels"),
+    [
+        ("0", ["H200-141G"]),
+        ("0,2", ["2xH200-141G"]),
+        ("1", ["L4-24G"]),
+        (" 2 , 1 ", ["H200-141G", "L4-24G"]),
+        ("GPU-1", ["L4-24G"]),
+        ("0,7,1", ["H200-141G"]),
+        ("", []),
+        ("-1", []),
+        ("NoDevFiles", []),
+    ],
+)
+def test_only_visible_cards_count(
+    install, monkeypatch: pytest.MonkeyPatch, named: str, labels: list[str]
+) -> None:
+    h200 = ("NVIDIA H200", 141 * GIB, (9, 0))
+    install(library([h200, ("NVIDIA L4", 23 * GIB, (8, 9)), h200]))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+    assert [gpu.label for gpu in detect()] == labels
 
 
 def test_no_driver_is_no_gpu(install) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -57,14 +58,16 @@ def describe(name: str, memory_bytes: int, capability: tuple[int, int]) -> Gpu:
 
 
 def detect() -> list[Gpu]:
-    """The GPUs of this machine, cards of one kind counted; [] where there is no NVIDIA driver."""
+    """The GPUs that CUDA may use here, cards of one kind counted; [] where there is no NVIDIA driver.
+
+    CUDA_VISIBLE_DEVICES is heeded: indices or UUIDs, up to the first that names no card.
+    """
     counted: dict[str, Gpu] = {}
     with _nvml() as nvml:
         if nvml is None:
             return []
-        for index in range(nvml.nvmlDeviceGetCount()):
+        for handle in _visible(nvml):
             try:
-                handle = nvml.nvmlDeviceGetHandleByIndex(index)
                 major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
                 gpu = describe(
                     _text(nvml.nvmlDeviceGetName(handle)),
@@ -76,6 +79,37 @@ def detect() -> list[Gpu]:
             seen = counted.get(gpu.name)
             counted[gpu.name] = replace(gpu, count=seen.count + 1 if seen else 1)
     return list(counted.values())
+
+
+def _visible(nvml: Any) -> list[Any]:
+    """Handles of the cards that CUDA_VISIBLE_DEVICES leaves, in its order; all where it is not set."""
+    handles = []
+    for index in range(nvml.nvmlDeviceGetCount()):
+        try:
+            handles.append(nvml.nvmlDeviceGetHandleByIndex(index))
+        except nvml.NVMLError:
+            handles.append(None)
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return [handle for handle in handles if handle is not None]
+    chosen = []
+    for name in (part.strip() for part in named.split(",")):
+        handle = _by_name(nvml, handles, name)
+        if handle is None:
+            break
+        chosen.append(handle)
+    return chosen
+
+
+def _by_name(nvml: Any, handles: list[Any], name: str) -> Any:
+    """The card of an index ("0") or of the beginning of a UUID ("GPU-8932f937")."""
+    if name.isdigit():
+        return handles[int(name)] if int(name) < len(handles) else None
+    if not name.startswith("GPU-"):
+        return None
+    return next(
+        (h for h in handles if h is not None and _text(nvml.nvmlDeviceGetUUID(h)).startswith(name)), None
+    )
 
 
 def driver_version() -> str | None:
