@@ -20,22 +20,20 @@ from tuner.traces.formats.table import _PARSERS, _SLOW, Kind
 
 Write = Callable[..., Path]
 
+_FRACTION = st.just("") | st.integers(0, 10**12).map(lambda n: f".{n}") | st.just(".000000001")
+_ZONE = st.sampled_from(["", "Z", "+00:00", "-07:30", "+14:00", "+24:00", "UTC"])
 _TEXTS = {
-    Kind.TOKENS: st.from_regex(r"[0-9]{1,11}", fullmatch=True) | st.text("0123456789.-+ eE_", max_size=8),
-    Kind.SECONDS: st.from_regex(r"[0-9]{1,10}(\.[0-9]{1,17})?", fullmatch=True)
+    Kind.TOKENS: st.integers(0, 10**11).map(str) | st.text("0123456789.-+ eE_", max_size=8),
+    Kind.SECONDS: st.builds("{}{}".format, st.integers(0, 10**10), _FRACTION)
     | st.text("0123456789.-+eE_", max_size=12),
-    Kind.DATETIME: st.from_regex(
-        r"(19|20)[0-9]{2}-[01][0-9]-[0-3][0-9][ T][0-2][0-9]:[0-5][0-9]:[0-5][0-9]"
-        r"(\.[0-9]{1,12})?(Z|[+-][01][0-9]:[0-5][0-9])?",
-        fullmatch=True,
-    )
+    Kind.DATETIME: st.builds("{:%Y-%m-%d %H:%M:%S}{}{}".format, st.datetimes(), _FRACTION, _ZONE)
     | st.text("0123456789.-+:TZ ", max_size=24),
 }
 
 
 @pytest.mark.parametrize("kind", list(_TEXTS))
 @given(data=st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_at_once_and_one_by_one_agree(kind: Kind, data: st.DataObject) -> None:
     """What the quick way reads, the slow way reads alike; what it leaves, the slow way may read or refuse."""
     texts = data.draw(st.lists(_TEXTS[kind], min_size=1, max_size=12))
@@ -69,7 +67,7 @@ def _rows(count: int) -> list[str]:
 
 
 def test_large_files_go_in_pieces(trace_file: Write) -> None:
-    rows = _rows(120_000)
+    rows = _rows(60_000)
     data = ("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "\n".join(rows)).encode()
     assert len(list(TraceFile(trace_file(data)).chunks())) > 1
     trace = load_trace(trace_file(data))
@@ -77,17 +75,17 @@ def test_large_files_go_in_pieces(trace_file: Write) -> None:
     assert np.allclose(trace.arrival_s, np.arange(len(rows)) * 0.037, atol=1e-9)
     assert trace.input_tokens.tolist() == [k % 700 + 1 for k in range(len(rows))]
     # one row that needs the slow way changes nothing
-    first, _, rest = rows[60_000].partition(",")
-    rows[60_000] = f'"{first}",{rest}'
+    first, _, rest = rows[30_000].partition(",")
+    rows[30_000] = f'"{first}",{rest}'
     quoted = ("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "\n".join(rows)).encode()
     assert load_trace(trace_file(quoted)).digest() == trace.digest()
 
 
 def test_errors_late_in_a_large_file_name_their_line(trace_file: Write) -> None:
-    rows = _rows(120_000)
-    rows[99_998] = rows[99_998].rpartition(",")[0] + ","
+    rows = _rows(60_000)
+    rows[55_998] = rows[55_998].rpartition(",")[0] + ","
     data = ("TIMESTAMP,ContextTokens,GeneratedTokens\r\n" + "\r\n".join(rows)).encode()
-    with pytest.raises(BadRequest, match=r"big\.csv, line 100000: GeneratedTokens is missing"):
+    with pytest.raises(BadRequest, match=r"big\.csv, line 56000: GeneratedTokens is missing"):
         load_trace(trace_file(data, "big.csv"))
 
 
