@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,16 +10,18 @@ import typer
 
 from tuner.cli.options import JsonOption, VerboseOption
 from tuner.cli.output import console, print_json
-from tuner.engines.vllm.logs import read_log_file
+from tuner.engines.vllm.logs import read_log, read_log_file
 
 
 def explain(
-    log: Annotated[Path, typer.Argument(metavar="LOGFILE", help="Stdout and stderr of a vLLM server.")],
+    log: Annotated[
+        Path, typer.Argument(metavar="LOGFILE", help="Stdout and stderr of a vLLM server; - reads stdin.")
+    ],
     json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> int:
     """Say whether a vLLM server came up, why not, and how to mend it."""
-    report = read_log_file(log)
+    report = read_log(sys.stdin.buffer) if str(log) == "-" else read_log_file(log)
     if json:
         print_json(report.to_json())
     else:

@@ -57,6 +57,15 @@ def failed(cause: str, *before: str) -> str:
     return "\n".join((BANNER, *before, core(f"{TRACE}\n{cause}"), "Process EngineCore_DP0:", cause, WRAPPER))
 
 
+def statistics(running: int, waiting: int, output_tps: float) -> str:
+    """What a server says every ten seconds."""
+    return (
+        "\nINFO 10-08 20:40:00 [loggers.py:127] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg "
+        f"generation throughput: {output_tps} tokens/s, Running: {running} reqs, Waiting: {waiting} reqs, "
+        "GPU KV cache usage: 0.0%"
+    )
+
+
 OOM = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 2 has a total capacity of "
     "79.25 GiB "
@@ -578,7 +587,8 @@ MODEL = [
         "hub_out_of_reach",
         "model_files",
         "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max "
-        "retries exceeded with url: /x (Caused by NewConnectionError('[Errno 99] Cannot assign requested address'))",
+        "retries exceeded with url: /x (Caused by NewConnectionError('[Errno 99] Cannot assign requested "
+        "address'))",
     ),
     Text(
         "no_weights", "model_files", failed("RuntimeError: Cannot find any model weights with `/data/model`")
@@ -795,6 +805,16 @@ MACHINE = [
         ),
     ),
     Text(
+        "request_over_the_kv_cache",  # 39734
+        "hung",
+        READY + statistics(0, 1, 0.0) * 3,
+        {"max-model-len": {"max": 149264}},
+        ("149264",),
+    ),
+    Text("running_without_a_token", "hung", READY + statistics(3, 2, 0.0) * 6, words=("3 requests run",)),
+    Text("slow_for_a_while", None, READY + statistics(3, 2, 0.0) * 5 + statistics(3, 2, 9.5)),
+    Text("idle", None, READY + statistics(0, 0, 0.0) * 20),
+    Text(
         "nccl_silent",
         "hung",
         "\n".join((BANNER, info("vLLM is using nccl==2.27.3", source="Worker_TP0 pid=12"))),
@@ -910,6 +930,12 @@ OTHER = [
         "oom",
         "ERROR 10-08 20:33:20 [config.py:29] Error retrieving file list: 401 Client Error, retrying 1 of 2\n"
         + failed(OOM),
+    ),
+    Text(
+        "module_missing",
+        "unknown",
+        failed("ModuleNotFoundError: No module named 'flashinfer_jit'\nRuntimeError: no sampler"),
+        words=("flashinfer_jit",),
     ),
     Text("wrapper_alone", "unknown", BANNER + "\n" + WRAPPER, words=("no cause",)),
     Text("empty", "unknown", ""),

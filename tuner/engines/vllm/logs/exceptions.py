@@ -69,6 +69,11 @@ class Thrown:
     text: str
     strength: int
 
+    @property
+    def missing_module(self) -> bool:
+        """Whether it says that something could not be imported."""
+        return self.name.endswith(("ImportError", "ModuleNotFoundError"))
+
     def __str__(self) -> str:
         return f"{self.name}: {self.text}" if self.text else self.name
 

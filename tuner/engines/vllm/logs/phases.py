@@ -80,6 +80,13 @@ SERVING = probe(
 )
 """Lines that only a server that is up writes."""
 
+STATISTICS = probe(
+    "Avg prompt throughput: ",
+    r"prompt throughput: (?P<prompt>[\d.]+) tokens/s, Avg generation throughput: (?P<output>[\d.]+) tokens/s"
+    r", Running: (?P<running>\d+)(?: reqs)?,.*?(?:Waiting|Pending): (?P<waiting>\d+)",
+)
+"""What a server says every ten seconds of its requests."""
+
 SHUTDOWN = probe(
     ("hutting down", "hutdown", "eceived", "TERM", "KeyboardInterrupt", "Gracefully stopping"),
     r"\bShutting down$|Shutdown initiated|\[shutdown\]|trigger received signal|Received exit signal"

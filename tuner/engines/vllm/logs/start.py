@@ -10,7 +10,7 @@ from tuner.engines.vllm.logs.exceptions import DEATH, FAILED_START, Thrown, thro
 from tuner.engines.vllm.logs.figures import Figures, take_figures
 from tuner.engines.vllm.logs.lines import Level, Piece, continued
 from tuner.engines.vllm.logs.pattern import CONSEQUENCE, Pattern
-from tuner.engines.vllm.logs.phases import LISTENING, READY, SERVING, SHUTDOWN, Mark
+from tuner.engines.vllm.logs.phases import LISTENING, READY, SERVING, SHUTDOWN, STATISTICS, Mark
 
 PATTERNS: tuple[Pattern, ...] = (
     *causes_memory.PATTERNS,
@@ -56,7 +56,10 @@ class Start:
     stopping: int | None = None
     mark: Mark | None = None
     served: bool = False
-    vllm: bool = False
+    still: int = 0
+    """Statistics in a row with requests there and no token read or written."""
+    running: int = 0
+    waiting: int = 0
     pieces: int = 0
     first: float | None = None
     last: float | None = None
@@ -87,8 +90,8 @@ class Start:
             self._phase(mark, body)
         elif not self.served and SERVING.search(body):
             self.served = True
-        if piece.source or piece.stamp is not None:
-            self.vllm = True
+        if self.served and (said := STATISTICS.search(body)) is not None:
+            self._statistics(said)
         if self.stopping is None and self.died is None and SHUTDOWN.search(body):
             self.stopping = self.pieces
         if piece.level <= Level.WARNING:
@@ -120,7 +123,6 @@ class Start:
                 del self.wrapped[index]
 
     def _phase(self, mark: Mark, body: str) -> None:
-        self.vllm = True
         self.mark = mark
         if mark.phase == READY and not self.served:
             self.ready_at = self.last if self.last is not None else self.last_iso
@@ -128,9 +130,16 @@ class Start:
         if mark.phase == LISTENING and "vLLM" in body and self.listening_at is None:
             self.listening_at = self.last if self.last is not None else self.last_iso
 
+    def _statistics(self, said: re.Match[str]) -> None:
+        self.running, self.waiting = int(said["running"]), int(said["waiting"])
+        stands = float(said["prompt"]) == float(said["output"]) == 0.0 and self.running + self.waiting > 0
+        self.still = self.still + 1 if stands else 0
+
     def _note(self, thrown: Thrown) -> None:
         # While a server is up its log holds the errors of single requests: the latest before a death counts.
-        key = (self.failed is not None or self.died is not None, thrown.strength)
+        after = self.failed is not None or self.died is not None
+        # A missing module is mostly handled, but not where a process failed of it.
+        key = (after, 2 if after and thrown.missing_module else thrown.strength)
         if key not in self.thrown or (self.served and self.died is None):
             self.thrown[key] = thrown
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.engines.base import FailureKind
+from tuner.engines.base import Bound, FailureKind
 from tuner.engines.vllm.logs.lines import YEAR_S
 from tuner.engines.vllm.logs.pattern import CONSEQUENCE, Explained, Found
 from tuner.engines.vllm.logs.report import LogReport
@@ -23,6 +23,8 @@ _AT_RUN_TIME = frozenset(
     }
 )
 """What can kill a server that was up; messages of other kinds are answers to requests."""
+_STILL_WAITING, _STILL_RUNNING = 3, 6
+"""Statistics in a row, ten seconds apart, without a token: requests only wait, or run."""
 _UNKNOWN_MEND = "the log reader does not know this failure: look at the lines around it"
 
 
@@ -63,6 +65,8 @@ def _verdict(start: Start) -> tuple[FailureKind | None, Explained]:
     true_exception = thrown is not None and thrown.strength == 2
     if hits and not (min(hits)[0] >= CONSEQUENCE and true_exception and start.died is None):
         return _known(start, min(hits)[3])
+    if start.died is None and start.still >= (_STILL_RUNNING if start.running else _STILL_WAITING):
+        return FailureKind.HUNG, _stands_still(start)
     if start.died is None and (start.served or (start.listening_at is not None and start.stopping is None)):
         return None, Explained("")
     if start.died is not None and (start.served or start.failed is None):
@@ -75,8 +79,8 @@ def _verdict(start: Start) -> tuple[FailureKind | None, Explained]:
         if thrown.strength:
             return FailureKind.UNKNOWN, Explained(str(thrown), _UNKNOWN_MEND)
         return FailureKind.UNKNOWN, Explained(
-            f"the log holds no cause, only what followed: {thrown}",
-            "give the whole log: the cause is above; with nothing above, a process was killed (see dmesg)",
+            "the log holds no cause, only that the engine did not start",
+            "give the whole log, for the cause stands above; where nothing does, a process was killed (dmesg)",
         )
     return _cut_off(start)
 
@@ -126,6 +130,20 @@ def _cut_off(start: Start) -> tuple[FailureKind, Explained]:
         )
     return mark.kind, Explained(
         cause, mark.mend or "give it more time; if it uses no CPU meanwhile, it hangs"
+    )
+
+
+def _stands_still(start: Start) -> Explained:
+    tokens = start.figures.kv_tokens
+    if start.running or not tokens:
+        return Explained(
+            f"{start.running} requests run and {start.waiting} wait, and no token comes",
+            "a kernel or a rank hangs: look at its last line; py-spy dump shows where it stands",
+        )
+    return Explained(
+        f"{start.waiting} requests wait and none runs: the first is longer than the KV cache's {tokens} tokens",
+        f"lower max-model-len to {tokens} or less, so that such requests are refused at once",
+        (Bound("max-model-len", max=tokens),),
     )
 
 
