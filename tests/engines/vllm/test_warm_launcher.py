@@ -31,10 +31,10 @@ def serve():
 CLI = SERVE.format(standin=str(STANDIN), forked=True) + "main = serve\n"
 MODULE = SERVE.format(standin=str(STANDIN), forked=False) + "if __name__ == '__main__':\n    serve()\n"
 TORCH = """
-import os
+import os, sys
 class cuda:
     def is_initialized():
-        return bool(os.environ.get("FAKE_CUDA"))
+        return os.environ.get("FAKE_CUDA_BY") in sys.modules
 """
 
 
@@ -116,16 +116,18 @@ def test_a_fork_killed_while_it_serves(engine: VllmEngine, faults: Faults, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("variable", "why"), [("FAKE_CUDA", "initialises CUDA"), ("FAKE_FORK_FAULT", "forked subprocess")]
+    ("variable", "value", "why"),
+    [("FAKE_CUDA_BY", "vllm", "initialises CUDA"), ("FAKE_FORK_FAULT", "1", "forked subprocess")],
 )
 def test_where_a_fork_cannot_use_the_gpu_launches_are_plain(
     warm_engine: Callable[..., VllmEngine],
     faults: Faults,
     tmp_path: Path,
     variable: str,
+    value: str,
     why: str,
 ) -> None:
-    engine = warm_engine(env={"STANDIN_FAULT": str(faults.file), variable: "1"})
+    engine = warm_engine(env={"STANDIN_FAULT": str(faults.file), variable: value})
     phases: list[str] = []
     with engine.launch(SMALL, tmp_path / "a", phases.append) as server:
         assert engine.launcher is LauncherKind.PLAIN
@@ -134,6 +136,16 @@ def test_where_a_fork_cannot_use_the_gpu_launches_are_plain(
     assert why in note
     assert note in phases
     assert not launchers(engine)
+
+
+def test_a_module_that_would_initialise_cuda_is_left_out(
+    warm_engine: Callable[..., VllmEngine], faults: Faults, tmp_path: Path
+) -> None:
+    module = "vllm.entrypoints.openai.api_server"
+    engine = warm_engine(env={"STANDIN_FAULT": str(faults.file), "FAKE_CUDA_BY": module})
+    with engine.launch(SMALL, tmp_path / "a"):
+        assert engine.launcher is LauncherKind.WARM
+        assert launchers(engine)[0].cmdline()[-1] == module
 
 
 def test_an_import_that_fails_turns_it_plain(

@@ -13,7 +13,7 @@ from tuner.engines.vllm import Limits
 
 STANDIN = Path(__file__).parent / "standin.py"
 QUICK = Limits(
-    startup_s=20.0, standstill_s=2.2, replay_standstill_s=1.6, grace_s=0.3, memory_s=1.0, poll_s=0.04
+    startup_s=20.0, standstill_s=4.0, replay_standstill_s=1.6, grace_s=0.3, memory_s=1.0, poll_s=0.04
 )
 
 

@@ -24,10 +24,19 @@ from tuner.errors import BadRequest, EngineUnavailable
 from tuner.hardware import Gpu, Platform
 from tuner.models import find_model, has_weights
 from tuner.replay import ClientOptions
-from tuner.space import Installed, LaunchConfig, effective_defaults, find_vllm, to_argv
+from tuner.space import (
+    FlagTable,
+    Installed,
+    LaunchConfig,
+    effective_defaults,
+    find_vllm,
+    installed_flag_table,
+    to_argv,
+)
 from tuner.spec import FlagValue
 
 SERVER_MARKER = "KIMI_TUNE_SERVER"
+_KINDS = {LauncherKind.AUTO, LauncherKind.WARM, LauncherKind.PLAIN}
 _TRIES = 3
 _FORK_FAULT = re.compile(r"forked subprocess|cannot fork|after fork|fork\(\)", re.IGNORECASE)
 _STARTUP_GUESS_S = {LauncherKind.WARM: 20.0, LauncherKind.PLAIN: 75.0, LauncherKind.TEMPLATE: 90.0}
@@ -64,7 +73,7 @@ class VllmEngine:
             BadRequest: a bad launcher template.
             EngineUnavailable: there is no vLLM to run.
         """
-        self._template = None if launcher in set(LauncherKind) else Template.parse(str(launcher))
+        self._template = None if launcher in _KINDS else Template.parse(str(launcher))
         if self._template is None and installed is None:
             raise EngineUnavailable(
                 "no vLLM found here",
@@ -76,6 +85,7 @@ class VllmEngine:
             # on a CPU vLLM spawns its engine in any case, and a fork gains nothing
             self._kind = LauncherKind.WARM if gpu.platform is Platform.CUDA else LauncherKind.PLAIN
         self._installed, self._model, self._gpu = installed, model, gpu
+        self._table = _table_of(installed)
         self._options = options or ClientOptions()
         self._defaults = defaults if defaults is not None else _known_defaults(gpu, model, self._version)
         self._limits = limits or Limits()
@@ -156,25 +166,27 @@ class VllmEngine:
         self._owner.close()
 
     def _launch(self, config: LaunchConfig, folder: Path, say: Phase) -> VllmServer:
-        if self._kind is LauncherKind.WARM and (warm := self._warmed(folder, say)):
+        for last in (False, True):
+            if self._kind is not LauncherKind.WARM or not (warm := self._warmed(folder, say)):
+                break
             try:
-                server = self._start(config, folder, say, warm)
+                return self._start(config, folder, say, warm)
             except WarmUnavailable as why:
-                self._give_up_forking(str(why), say)
+                self._close_warm()
+                if last:  # a launcher that has died is started again, once
+                    self._give_up_forking(str(why), say)
             except LaunchFailure as failure:
                 if not _fork_to_blame(failure):
                     raise
                 say("the forked server failed in an unknown way, trying a plain launch")
-                server = self._start(config, folder, say, None)  # a failure here too: not the fork's fault
+                server = self._start(config, folder, say, None)  # if this fails too, it was not the fork
                 self._give_up_forking(failure.cause, say)
-                return server
-            else:
                 return server
         return self._start(config, folder, say, None)
 
     def _start(self, config: LaunchConfig, folder: Path, say: Phase, warm: WarmLauncher | None) -> VllmServer:
         log = _fresh_log(folder)
-        flags = to_argv(config, self._version)
+        flags = to_argv(config, self._version, self._table)
         deployed = ("vllm", "serve", self._model, *flags)
         notes = list(self._notes)
         if "load-format" not in config and _lacks_weights(self._model):
@@ -186,7 +198,11 @@ class VllmEngine:
         started = time.monotonic()
         if command.container:
             self._owner.at_end(list(command.remove))
-        handle = self._run(command, log, name, warm)
+        try:
+            handle = self._run(command, log, name, warm)
+        except BaseException:
+            self._owner.forget(list(command.remove))
+            raise
         self._owner.own(handle.pid)
         running = Running(handle, command, port, self._limits, self._owner, memory, f"{SERVER_MARKER}={name}")
         watched = Watched(port, name, log, running.poll, running.cpu_s)
@@ -267,6 +283,13 @@ class VllmEngine:
         warm, self._warm = self._warm, None
         if warm is not None:
             warm.close()
+
+
+def _table_of(installed: Installed | None) -> FlagTable | None:
+    try:
+        return installed_flag_table(installed.package_dir, installed.version) if installed else None
+    except BadRequest:  # its sources cannot be read: the shipped table of that version
+        return None
 
 
 def _known_defaults(gpu: Gpu, model: str, version: str) -> Mapping[str, FlagValue]:

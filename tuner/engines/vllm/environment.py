@@ -29,6 +29,7 @@ def added_environment(platform: Platform, model: str, extra: Mapping[str, str]) 
 def server_environment(added: Mapping[str, str], python: Path | None) -> dict[str, str]:
     """This process's environment and what is added, with vLLM's own commands (ninja, …) first on PATH."""
     environment = {**os.environ, **added}
+    environment.pop("VLLM_API_KEY", None)  # nobody but this process talks to it
     if python is not None:
         environment["PATH"] = os.pathsep.join([str(python.parent), environment.get("PATH", os.defpath)])
         environment.pop("PYTHONHOME", None)

@@ -20,6 +20,7 @@ from typing import Any
 import platformdirs
 
 from tuner.engines.vllm import sessions
+from tuner.errors import EngineUnavailable
 
 MARKER = "KIMI_TUNE_OWNER"
 """The environment variable that marks every process started from here."""
@@ -53,7 +54,7 @@ class Owner:
         with self._lock:
             if self._watcher is not None and self._watcher.poll() is None:
                 return
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._make_folder()
             self._watcher = subprocess.Popen(
                 [sys.executable, "-I", "-S", sessions.__file__, str(self._file), str(self._grace_s)],
                 stdin=subprocess.PIPE,
@@ -126,6 +127,14 @@ class Owner:
                 self._watcher.stdin.write(json.dumps(message).encode() + b"\n")
                 self._watcher.stdin.flush()
 
+    def _make_folder(self) -> None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise EngineUnavailable(
+                f"{self._folder}: {error.strerror}", "set XDG_STATE_HOME to a folder that can be written"
+            ) from error
+
     def _write(self) -> None:
         me = sessions.stat_of(os.getpid())
         record = {
@@ -134,7 +143,7 @@ class Owner:
             "sessions": list(self._sessions.values()),
             "commands": self._commands,
         }
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._make_folder()
         draft = self._file.with_suffix(".draft")
         draft.write_text(json.dumps(record))
         draft.replace(self._file)

@@ -1,13 +1,14 @@
 """Imports vLLM once and forks a server per request, so that a launch pays for no imports.
 
 Runs in vLLM's own environment, of which it needs the standard library and vllm only:
-`python preload.py` reads one JSON object a line from standard input and answers on what was standard output.
+`python preload.py [MODULE …]` imports all but the modules named, reads one JSON object a line from standard
+input and answers on what was standard output.
 
     -> {"launch": 1, "argv": ["serve", MODEL, …], "log": PATH}    <- {"launch": 1, "pid": 123}
                                                                   <- {"launch": 1, "refused": "why"}
                                                                   <- {"ended": 123, "code": 0}
-At the start it says {"ready": {"version", "seconds", "missing": […]}} or {"refused": "why"}. It ends when its
-input closes, and its servers with it.
+At the start it says {"ready": {"version", "seconds", "missing": […]}} or {"refused": "why", "module": NAME},
+the module that stands in the way if there is one. It ends when its input closes, and its servers with it.
 
 A fork can use the GPU only if CUDA has not been initialised before, and importing the wrong module does that;
 so the imports are named here one by one, and CUDA is looked at after each.
@@ -27,8 +28,8 @@ import sys
 import time
 import traceback
 
+ESSENTIAL = ("vllm", "vllm.entrypoints.cli.main")
 MODULES = (
-    "vllm.entrypoints.cli.main",
     "vllm.entrypoints.openai.api_server",
     "vllm.entrypoints.cli.serve",
     "vllm.entrypoints.cli.openai",
@@ -48,7 +49,11 @@ _TERM_GRACE_S = 5.0
 
 
 class Refused(Exception):
-    """Servers cannot be forked here; the message says why."""
+    """Servers cannot be forked here; the message says why. Without `module` it may work."""
+
+    def __init__(self, why: str, module: str | None = None) -> None:
+        super().__init__(why)
+        self.module = module
 
 
 def cuda_initialised() -> bool:
@@ -57,22 +62,25 @@ def cuda_initialised() -> bool:
     return bool(torch and torch.cuda.is_initialized())
 
 
-def import_all() -> list[str]:
-    """Import the modules; those that this vLLM has not got, or cannot import here, are named.
+def import_all(left_out: list[str]) -> list[str]:
+    """Import the modules but those `left_out`; the ones that cannot be imported here are named.
 
     Raises:
         Refused: vLLM itself is missing, or an import has initialised CUDA.
     """
     missing = []
-    for module in ("vllm", *MODULES):
+    for module in (*ESSENTIAL, *MODULES):
+        if module in left_out:
+            continue
         try:
             importlib.import_module(module)
         except Exception as error:
-            if module in ("vllm", MODULES[0]):
+            if module in ESSENTIAL:
                 raise Refused(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
             missing.append(module)
         if cuda_initialised():
-            raise Refused(f"importing {module} initialises CUDA, and a fork could not use the GPU then")
+            why = f"importing {module} initialises CUDA, and a fork could not use the GPU then"
+            raise Refused(why, None if module in ESSENTIAL else module)
     return missing
 
 
@@ -190,9 +198,9 @@ def main() -> None:
     forker = Forker(requests, answers)
     started = time.monotonic()
     try:
-        missing = import_all()
+        missing = import_all(sys.argv[1:])
     except Refused as why:
-        forker.say(refused=str(why))
+        forker.say(refused=str(why), module=why.module)
         return
     version = sys.modules["vllm"].__version__
     forker.say(ready={"version": version, "seconds": time.monotonic() - started, "missing": missing})

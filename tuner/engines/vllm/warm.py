@@ -16,6 +16,7 @@ from tuner.engines.vllm.owner import Owner
 
 IMPORT_LIMIT_S = 300.0
 ANSWER_LIMIT_S = 30.0
+MOST_LEFT_OUT = 3
 
 
 class WarmUnavailable(Exception):
@@ -77,13 +78,19 @@ class WarmLauncher:
         """
         if self.lives:
             return
+        left_out: list[str] = []
+        while (module := self._start(left_out)) is not None:
+            left_out.append(module)
+
+    def _start(self, left_out: list[str]) -> str | None:
+        """One try; returns a module that has to be left out the next time."""
         self.close()  # one that has died leaves its pipes and its servers
         self._stamp, self._rest, self._codes = stamp(self._package_dir), b"", {}
         self._owner.begin()
         try:
             with self._log.open("ab") as log:
                 self._process = subprocess.Popen(
-                    [str(self._python), preload.__file__],
+                    [str(self._python), preload.__file__, *left_out],
                     env={**self._environment, "VLLM_WORKER_MULTIPROC_METHOD": "fork"},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -100,9 +107,12 @@ class WarmLauncher:
             raise
         if "refused" in message:
             self.close()
+            if (module := message.get("module")) and len(left_out) < MOST_LEFT_OUT:
+                return str(module)
             raise WarmUnavailable(str(message["refused"]))
         self.version = str(message["ready"]["version"])
         self.import_s = float(message["ready"]["seconds"])
+        return None
 
     def launch(self, argv: Sequence[str], log: Path) -> Fork:
         """Fork a server that runs `vllm *argv`.
