@@ -59,12 +59,11 @@ class Simulation:
         self._final_step = [-1] * requests
         self._order: list[int] = []
         self._resumed: list[int] = []
-        # decoding requests: their number, the sum of their contexts, how many begin a block by step modulo
-        # size; and how many have ended unnoticed
-        self._decodes = self._context = self._ending = 0
         self._begins = [0] * limits.block_size
-        # the one request whose prompt is partly computed: it is always the last admitted
-        self._partial, self._partial_done, self._partial_total = -1, 0, 0
+        """How many decoding requests begin a block in a step, by step modulo block size."""
+        self._sums = (0, 0, 0, -1, 0)
+        """(decoding requests, the sum of their contexts, requests that ended unnoticed, the request whose
+        prompt is partly computed (always the last admitted; -1: none), its computed tokens)."""
 
     def _preempt_last(self, step: int) -> int:
         """Preempt the last running request, in step `step` before it was scheduled there."""
@@ -73,19 +72,20 @@ class Simulation:
         while state[request] == _GONE:
             request = order.pop()
         self.timeline.preemptions += 1
+        decodes, context, ending, partial, done = self._sums
         if state[request] == _ENDING:
             self._release(request)
-            self._ending -= 1
+            self._sums = decodes, context, ending - 1, partial, done
             return request
-        if request == self._partial:
-            tokens, self._partial = self._partial_done, -1
+        if request == partial:
+            tokens = done
+            self._sums = decodes, context, ending, -1, 0
         else:
             final = self._final_step[request]
             length = self._in[request] + self._out[request] - 2
             tokens = length - final + step
             self._made[request] = tokens + 1 - self._in[request]
-            self._decodes -= 1
-            self._context -= tokens + 1
+            self._sums = decodes - 1, context - tokens - 1, ending, partial, done
             self._begins[(final - length) % self._limits.block_size] -= 1
             self._final_step[request] = -1
         state[request] = _WAITING
@@ -101,8 +101,9 @@ class Simulation:
         """Blocks have run out: the running requests take theirs one by one, the last ones give way."""
         size, blocks, state, order = self._limits.block_size, self._blocks, self._state, self._order
         finals, made_in, made_out = self._final_step, self._in, self._out
+        partial = self._sums[3]
         for request in list(order):
-            if state[request] != _RUNNING or request == self._partial:
+            if state[request] != _RUNNING or request == partial:
                 continue
             if (made_in[request] + made_out[request] - 2 - finals[request] + step) % size:
                 continue
@@ -131,11 +132,16 @@ class Simulation:
         )
         arrival, first, last = timeline.arrival_s, timeline.first_s, timeline.last_s
         requests, known, head = len(inputs), len(arrival), 0
-        heap: list[int] = []
+        next_s = arrival[0] if known else math.inf
+        heap = [1 << 62]  # never empty
         ended: list[int] = []
         ended_before: list[int] = []
-        now = view = front = running_s = busy_s = 0.0
-        step = turns = 0
+        now = view = front = running_s = idle_s = 0.0
+        step = turns = steps = 0
+        # kept in step with the fields that _walk and _preempt_last work on
+        decodes = context = ending = partial_done = partial_total = 0
+        partial = -1
+        lengths = [a + b - 2 for a, b in zip(inputs, outputs, strict=True)]
         chained = self._chained
         rates_of, rates = -1, (0.0, 0.0, 0.0, 0.0)
 
@@ -149,10 +155,10 @@ class Simulation:
                 for request in due:
                     if state[request] != _ENDING:
                         continue
-                    self._ending -= 1
+                    ending -= 1
                     if blocks.queue is None:
                         state[request] = _GONE
-                        blocks.free -= -(inputs[request] + outputs[request] - 1) // size
+                        blocks.free += lengths[request] // size + 1
                     else:
                         self._release(request)
 
@@ -166,19 +172,21 @@ class Simulation:
                         blocks.queue.hand_out(need)
                 else:
                     before = timeline.preemptions
+                    self._sums = decodes, context, ending, partial, partial_done
                     self._walk(step)
+                    decodes, context, ending, partial, partial_done = self._sums
                     preempted = timeline.preemptions > before
-            decodes = self._decodes
             budget = max_batch - decodes
             tokens = pairs = reads = chunks = 0
             prefilled: list[int] = []
-            partial = self._partial
             if partial >= 0:
-                done = self._partial_done
-                chunk = min(self._partial_total - done, budget)
+                done = partial_done
+                chunk = min(partial_total - done, budget)
                 need = -(-(done + chunk) // size) + -done // size
                 if need > blocks.free:
+                    self._sums = decodes, context, ending, partial, partial_done
                     self._preempt_last(step)
+                    decodes, context, ending, partial, partial_done = self._sums
                     preempted = True
                 else:
                     blocks.free -= need
@@ -190,20 +198,20 @@ class Simulation:
                     done += chunk
                     reads = done
                     blocks.computed(partial, done)
-                    if done == self._partial_total:
+                    if done == partial_total:
                         prefilled.append(partial)
-                        self._partial = -1
+                        partial = -1
                     else:
-                        self._partial_done = done
+                        partial_done = done
 
             # waiting requests, first come first served, up to the first that does not fit
-            waiting = bool(resumed) or (head < known and arrival[head] <= view)
+            waiting = next_s <= view or bool(resumed)
             if waiting and not preempted:
-                room = max_seqs - decodes - self._ending - len(prefilled) - (self._partial >= 0)
+                room = max_seqs - decodes - ending - len(prefilled) - (partial >= 0)
                 while budget > 0 and room > 0:
                     if resumed:
                         request = resumed[-1]
-                    elif head < known and arrival[head] <= view:
+                    elif next_s <= view:
                         request = head
                     else:
                         waiting = False
@@ -230,6 +238,7 @@ class Simulation:
                         resumed.pop()
                     else:
                         head += 1
+                        next_s = arrival[head] if head < known else math.inf
                     state[request] = _RUNNING
                     order.append(request)
                     room -= 1
@@ -242,9 +251,9 @@ class Simulation:
                     if hit == total:
                         prefilled.append(request)
                     else:
-                        self._partial, self._partial_done, self._partial_total = request, hit, total
+                        partial, partial_done, partial_total = request, hit, total
 
-            context = self._context
+            start = now
             if tokens:
                 sampled = decodes + len(prefilled)
                 seconds = mixed_cost(decodes, context, tokens, pairs, reads, chunks, sampled)
@@ -274,13 +283,13 @@ class Simulation:
                         if flat and slope > 0.0:
                             count = min(count, max(int(((floor - fixed) / slope - context) / decodes), 1))
                         if not waiting and head < known:
-                            wanted = arrival[head] - now
+                            wanted = next_s - now
                             if wanted <= 0.0:
                                 count = 1
                             else:
                                 count = min(count, steps_until(wanted, seconds, grow, count) + lag)
                         if count > 1:
-                            count = self._with_blocks(step, count)
+                            count = self._with_blocks(step, count, decodes)
                 if count == 1:
                     if noise is not None:
                         seconds *= noise()
@@ -303,22 +312,21 @@ class Simulation:
                     continue
                 if head >= known:
                     break
-                view = now = max(now, arrival[head])
+                idle_s += max(next_s - now, 0.0)
+                view = now = max(now, next_s)
                 continue
 
-            elapsed = now - begun if count == 1 else now - (ahead - seconds)
-            busy_s += elapsed
-            running_s += elapsed * (decodes + chunks)
-            timeline.steps += count
+            running_s += (now - start) * (decodes + chunks)
+            steps += count
 
             # ends and first tokens, as the client sees them behind the frontend
             bound = (step + 1) << _SHIFT
-            while heap and heap[0] < bound:
+            while heap[0] < bound:
                 request = heappop(heap) & _MASK
                 if finals[request] != step:
                     continue
                 finals[request] = -1
-                length = inputs[request] + outputs[request] - 2
+                length = lengths[request]
                 decodes -= 1
                 context -= length + 1
                 begins[(step - length) % size] -= 1
@@ -331,13 +339,13 @@ class Simulation:
                     first[request] = front
                     if observer is not None:
                         observer.first(request, arrival[request], front)
-                made[request] += 1
-                left = outputs[request] - made[request]
+                made[request] = have = made[request] + 1
+                left = outputs[request] - have
                 if left:
                     final = step + left
                     finals[request] = final
                     heappush(heap, final << _SHIFT | request)
-                    length = inputs[request] + outputs[request] - 2
+                    length = lengths[request]
                     begins[(final - length) % size] += 1
                     decodes += 1
                     context += length - left + 2
@@ -345,9 +353,8 @@ class Simulation:
                     state[request] = _ENDING
                     ended.append(request)
                     last[request] = front
-            self._decodes, self._context = decodes, context
             if ended:
-                self._ending += len(ended)
+                ending += len(ended)
                 if observer is not None:
                     for request in ended:
                         observer.ended(request, arrival[request], first[request], front)
@@ -355,11 +362,13 @@ class Simulation:
                     more = min(len(ended), requests - known)
                     arrival.extend([front] * more)
                     known += more
+                    if next_s == math.inf and more:
+                        next_s = front
             step += 1
             view = begun if lag else now
             turns += 1
             if not turns % _LOOK_EVERY:
-                if len(order) > 64 + 4 * (decodes + self._ending):
+                if len(order) > 64 + 4 * (decodes + ending):
                     order[:] = [r for r in order if state[r] in (_RUNNING, _ENDING)]
                 if observer is not None and observer.stop(now):
                     timeline.stopped = True
@@ -368,16 +377,16 @@ class Simulation:
         if observer is not None and not timeline.stopped:
             timeline.stopped = observer.stop(now)
         timeline.end_s = max(now, front)
-        timeline.busy_s, timeline.running_s = busy_s, running_s
+        timeline.steps, timeline.busy_s, timeline.running_s = steps, now - idle_s, running_s
         timeline.hit_tokens, timeline.admitted = blocks.hit_tokens, head
         return timeline
 
-    def _with_blocks(self, step: int, count: int) -> int:
+    def _with_blocks(self, step: int, count: int, decodes: int) -> int:
         """Take the blocks that `count` decode steps begin after the first, `step`; 1 if too few are free."""
         size, begins, blocks = self._limits.block_size, self._begins, self._blocks
         cycles, rest = divmod(count - 1, size)
         start = (step + 1) % size
-        need = cycles * self._decodes + sum(begins[start : start + rest])
+        need = cycles * decodes + sum(begins[start : start + rest])
         if start + rest > size:
             need += sum(begins[: start + rest - size])
         if need > blocks.free:
