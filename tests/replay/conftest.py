@@ -4,41 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import numpy as np
 import pytest
+from even_traces import even_trace
 
 from tuner.replay.mock import MockServer
-from tuner.traces.trace import Trace, TraceSource
-
-
-def _trace(
-    n: int = 20,
-    *,
-    rps: float = 40.0,
-    prompt: int = 32,
-    output: int = 16,
-    blocks: list[list[int]] | None = None,
-    block_tokens: int = 0,
-    bodies: tuple[object, ...] | None = None,
-) -> Trace:
-    lists = blocks if blocks is not None else [[] for _ in range(n)]
-    return Trace(
-        arrival_s=np.arange(n) / rps,
-        input_tokens=np.full(n, prompt, np.int32),
-        output_tokens=np.full(n, output, np.int32),
-        session=np.arange(n),
-        block_offsets=np.concatenate([[0], np.cumsum([len(b) for b in lists])]).astype(np.int64),
-        block_ids=np.asarray([i for b in lists for i in b], np.int64),
-        block_tokens=block_tokens,
-        source=TraceSource("test"),
-        bodies=bodies,
-    )
+from tuner.traces.trace import Trace
 
 
 @pytest.fixture
 def make_trace() -> Callable[..., Trace]:
     """Evenly spaced requests of one length."""
-    return _trace
+    return even_trace
 
 
 @pytest.fixture

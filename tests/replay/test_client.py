@@ -275,11 +275,11 @@ def test_an_interrupt_ends_the_replay_and_its_requests(serve: Serve) -> None:
     server = serve(Timing(ttft_s=0.05, tpot_s=0.05))
     code = (
         "import sys; sys.path.insert(0, 'tests/replay')\n"
-        "from conftest import _trace\n"
+        "from even_traces import even_trace\n"
         "from tuner.replay import *\n"
         "options = ClientOptions(endpoint=Endpoint.COMPLETIONS)\n"
         "try:\n"
-        "    work = Workload(_trace(500, rps=20, output=100))\n"
+        "    work = Workload(even_trace(500, rps=20, output=100))\n"
         f"    replay_http('{server.url}', 'mock', work, options=options)\n"
         "except KeyboardInterrupt:\n"
         "    print('interrupted')\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -68,13 +69,13 @@ def judge(replay: Replay, slo: Slo) -> Judgement:
         this = math.log(max(value, 1e-9) / limit) if value < math.inf else math.inf
         if this >= margin:
             worst, margin, p99 = metric, this, value
-    interval = p99_interval(columns.get(worst, replay.e2e_s()))
-    limit = slo.limits().get(worst, math.inf)
+    intervals = {metric: p99_interval(values) for metric, values in columns.items()}
+    interval = intervals.get(worst) or p99_interval(replay.e2e_s())
     unstable = backlog_grows(replay)
     passes = (
         not replay.stopped and not unstable and margin <= math.log(GUARD) and replay.invalid_reason is None
     )
-    verdict, reason = _verdict(replay, passes, unstable, interval, GUARD * limit, worst)
+    verdict, reason = _verdict(replay, passes, unstable, intervals, guarded(slo), worst)
     return Judgement(
         verdict=verdict,
         passes=passes,
@@ -101,25 +102,39 @@ def attainment(replay: Replay, slo: Slo) -> float:
 
 
 def _verdict(
-    replay: Replay, passes: bool, unstable: bool, interval: tuple[float, float], limit: float, metric: str
+    replay: Replay,
+    passes: bool,
+    unstable: bool,
+    intervals: Mapping[str, tuple[float, float]],
+    limits: Mapping[str, float],
+    worst: str,
 ) -> tuple[Verdict, str]:
-    low, high = interval
     if replay.invalid_reason is not None:
         return Verdict.INVALID, replay.invalid_reason
     if replay.stopped:
-        return Verdict.FAIL, f"more than 1% of the requests are over {limit:.4g} s ({metric}); stopped there"
+        limit = limits.get(worst, math.inf)
+        return Verdict.FAIL, f"more than 1% of the requests are over {limit:.4g} s ({worst}); stopped there"
     if unstable:
         return Verdict.FAIL, "the backlog was still growing when the window ended"
-    if math.isinf(limit):
+    if not limits:
         return Verdict.PASS, "no SLO given"
-    if low > limit:
-        return Verdict.FAIL, f"P99 of {metric} is over {limit:.4g} s with 95% confidence"
-    if high <= limit and passes:
-        return Verdict.PASS, f"P99 of {metric} is within {limit:.4g} s with 95% confidence"
+    for metric, limit in limits.items():
+        if intervals[metric][0] > limit:
+            return Verdict.FAIL, f"P99 of {metric} is over {limit:.4g} s with 95% confidence"
+    # every limit has to hold: a metric further from its limit can still have the wider interval
+    open_metrics = [metric for metric, limit in limits.items() if intervals[metric][1] > limit]
+    if passes and not open_metrics:
+        names = " and ".join(f"{metric} within {limit:.4g} s" for metric, limit in limits.items())
+        return Verdict.PASS, f"P99 of {names} with 95% confidence"
     n = len(replay)
     if n < MIN_REQUESTS:
         return (
             Verdict.CANNOT_TELL,
             f"{n} requests are too few for a bound on the P99 ({MIN_REQUESTS} are needed)",
         )
-    return Verdict.CANNOT_TELL, f"the interval {low:.4g} to {high:.4g} s straddles {limit:.4g} s ({metric})"
+    metric = worst if worst in open_metrics else open_metrics[0]
+    low, high = intervals[metric]
+    return (
+        Verdict.CANNOT_TELL,
+        f"the interval {low:.4g} to {high:.4g} s straddles {limits[metric]:.4g} s ({metric})",
+    )

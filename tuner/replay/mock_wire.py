@@ -228,9 +228,12 @@ class _Stream:
         )
         if self.fault is Fault.SLOW_HEADERS:
             self.transport.write(head[:30])
-            self.loop.call_later(0.05, self.transport.write, head[30:])
+            self.timer = self.loop.call_later(0.05, self._begun, head[30:])
         else:
-            self.transport.write(head)
+            self._begun(head)
+
+    def _begun(self, head: bytes) -> None:
+        self.transport.write(head)
         if self.chat or self.fault is Fault.ROLE_FIRST:
             role = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
             self._write(self._event({"choices": [role]}))
@@ -239,8 +242,6 @@ class _Stream:
     def _arm(self) -> None:
         timing = self.server.timing
         later = timing.ttft_s + (self.sent + self.step - 1 if self.sent else 0) * timing.tpot_s
-        if self.fault is Fault.SLOW_HEADERS:
-            later = max(later, 0.06)
         self.timer = self.loop.call_later(max(0.0, self.begun + later - clock()), self.next)
 
     def next(self) -> None:
@@ -254,28 +255,28 @@ class _Stream:
             elif self.fault is Fault.RESET:
                 self.transport.abort()
             return
-        count = min(self.step, self.total - self.sent)
-        self.sent += count
-        now = clock()
+        self.sent += min(self.step, self.total - self.sent)
         if self.fault is Fault.SPLIT_UTF8:
             event = self._event({"choices": [self._token("世界")]})
-            self.transport.write(b"%x\r\n" % len(event))
             cut = event.index("世".encode()) + 1
-            self.transport.write(event[:cut])
-            self.loop.call_later(0.0005, self.transport.write, event[cut:] + b"\r\n")
+            self.transport.write(b"%x\r\n%b" % (len(event), event[:cut]))
+            self.timer = self.loop.call_later(0.001, self._sent, event[cut:] + b"\r\n")
         elif self.fault is Fault.COMMENTS:
-            self._write(b": ping\n\n" + self.chunk)
+            comment = b": ping\n\n"
+            self._sent(b"%x\r\n%b%b\r\n" % (len(comment) + len(self.chunk), comment, self.chunk))
         else:
-            self._write(self.chunk)
+            self._sent(b"%x\r\n%b\r\n" % (len(self.chunk), self.chunk))
+
+    def _sent(self, data: bytes) -> None:
+        """The last bytes of a token: now it counts."""
         served = self.served
+        served.t_last = clock()
+        if not served.tokens:
+            served.t_first = served.t_last
         served.tokens = self.sent
-        served.t_last = now
-        if served.tokens == count:
-            served.t_first = now
+        self.transport.write(data)
         if self.sent < self.total:
             self._arm()
-        elif self.fault is Fault.SPLIT_UTF8:
-            self.loop.call_later(0.001, self.conclude)
         else:
             self.conclude()
 

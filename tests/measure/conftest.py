@@ -1,0 +1,16 @@
+"""Replays made by hand, as a fixture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from replays_by_hand import replay_of
+
+from tuner.replay import Replay
+
+
+@pytest.fixture
+def make_replay() -> Callable[..., Replay]:
+    """A replay with these latencies, evenly spaced; `failed` are indices of requests without an answer."""
+    return replay_of

@@ -1,0 +1,132 @@
+"""The search for the highest load that passes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.measure import STEP, Capacity, LoadGrid, find_capacity
+
+GRID = LoadGrid(1.0)
+
+
+def monotone(capacity: float, *, sharpness: float = math.inf) -> Callable[[float], Any]:
+    """Passes up to a load; the margin is `sharpness` x log load (infinite: it says nothing)."""
+
+    def measure(rps: float) -> Any:
+        passes = rps <= capacity * (1 + 1e-9)
+        distance = math.log(rps / capacity)
+        margin = sharpness * distance - 0.05 if math.isfinite(sharpness) else (-9.0 if passes else math.inf)
+        return SimpleNamespace(passes=passes, margin=margin)
+
+    return measure
+
+
+def truth(capacity: float) -> float:
+    """The highest load of the grid that is within a capacity."""
+    step = math.floor(math.log(capacity) / math.log(STEP) + 1e-9)
+    return GRID.rps(step)
+
+
+LOGS = st.floats(math.log(0.02), math.log(50))
+SHARPNESS = st.sampled_from([math.inf, 0.3, 1.0, 3.0, 10.0])
+
+
+@given(LOGS, LOGS, SHARPNESS)
+def test_the_answer_is_the_grids_whatever_the_start(
+    log_capacity: float, log_start: float, sharpness: float
+) -> None:
+    capacity = math.exp(log_capacity)
+    found = find_capacity(monotone(capacity, sharpness=sharpness), GRID, math.exp(log_start))
+    assert found.rps == pytest.approx(truth(capacity))
+    assert found.bracket_rps[1] == pytest.approx(found.rps * STEP)
+    assert found.at.passes
+    assert not found.lost
+    assert len({probe.rps for probe in found.probes}) == len(found.probes)
+
+
+@pytest.mark.parametrize(("factor", "most"), [(2.0, 6), (8.0, 9)])
+@pytest.mark.parametrize("sharpness", [math.inf, 1.0, 3.0, 10.0])
+def test_few_replays(factor: float, most: int, sharpness: float) -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(400):
+        capacity = math.exp(rng.uniform(-3, 3))
+        start = capacity * factor ** rng.uniform(-1, 1)
+        found = find_capacity(monotone(capacity, sharpness=sharpness), GRID, start)
+        assert found.rps == pytest.approx(truth(capacity))
+        assert len(found.probes) <= most, (capacity, start)
+
+
+def test_a_good_prediction_pays() -> None:
+    rng = np.random.default_rng(8)
+    counts = []
+    for _ in range(300):
+        capacity = math.exp(rng.uniform(-3, 3))
+        start = capacity * 1.1 ** rng.uniform(-1, 1)
+        counts.append(len(find_capacity(monotone(capacity, sharpness=3.0), GRID, start).probes))
+    assert np.mean(counts) < 4.5
+
+
+@given(LOGS, LOGS)
+def test_a_loser_costs_one_replay(log_capacity: float, log_start: float) -> None:
+    capacity, start = math.exp(log_capacity), math.exp(log_start)
+    found = find_capacity(monotone(capacity), GRID, start, beat_start=True)
+    if GRID.rps(GRID.step(start)) > capacity * (1 + 1e-12):
+        assert found.lost
+        assert (found.rps, len(found.probes)) == (0.0, 1)
+    else:
+        assert not found.lost
+        assert found.rps == pytest.approx(truth(capacity))
+
+
+def test_nothing_passes() -> None:
+    found = find_capacity(monotone(0.0001 * STEP**-400, sharpness=1.0), GRID, 1.0)
+    assert found.rps == 0.0
+    assert not found.at.passes
+    assert found.bracket_rps[0] == 0.0
+    assert len(found.probes) < 12
+    assert found.at.margin == min(probe.margin for probe in found.probes)
+
+
+def test_everything_passes() -> None:
+    found = find_capacity(monotone(1e30), GRID, 1.0)
+    assert found.rps > 1e4
+    assert found.bracket_rps[1] == math.inf
+    assert len(found.probes) < 12
+
+
+@given(LOGS, LOGS, st.integers(1, 8))
+def test_the_limit_on_replays_holds(log_capacity: float, log_start: float, limit: int) -> None:
+    capacity = math.exp(log_capacity)
+    found = find_capacity(monotone(capacity), GRID, math.exp(log_start), max_replays=limit)
+    assert len(found.probes) <= limit
+    assert found.rps == 0.0 or found.rps <= capacity * (1 + 1e-9)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_noise_still_gives_adjacent_loads(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+
+    def measure(rps: float) -> Any:
+        passes = bool(rps * math.exp(rng.normal(0, 0.1)) <= 3.0)
+        return SimpleNamespace(passes=passes, margin=math.log(rps / 3.0))
+
+    found: Capacity = find_capacity(measure, GRID, 2.0)
+    by_load = {probe.rps: probe.passes for probe in found.probes}
+    assert found.rps == 0.0 or by_load[found.rps]
+    if found.rps and math.isfinite(found.bracket_rps[1]):
+        assert not by_load[found.bracket_rps[1]]
+        assert found.bracket_rps[1] == pytest.approx(found.rps * STEP)
+
+
+def test_the_grid_is_the_same_from_everywhere() -> None:
+    grid = LoadGrid(2.5)
+    assert grid.rps(0) == 2.5
+    assert [grid.step(grid.rps(k)) for k in range(-50, 50)] == list(range(-50, 50))
