@@ -62,6 +62,11 @@ def test_no_number_is_not_set(value: object) -> None:
     assert values(max_num_seqs=value).max_num_seqs == 256
 
 
+def test_whole_numbers_stay_countable() -> None:
+    assert whole(10**400) == whole("1e300") == 10**15
+    assert whole(-(10**400)) == -(10**15)
+
+
 def test_the_rest() -> None:
     found = values(
         kv_cache_dtype="fp8_e4m3",

@@ -241,7 +241,12 @@ def test_observation_moves_the_memory_rules() -> None:
 
 # The types that the default space and `--set` give, and values far outside it.
 _NUMBERS = (
-    st.integers(-2, 10**6) | st.floats(allow_nan=True) | st.none() | st.booleans() | st.text(max_size=4)
+    st.integers(-2, 10**6)
+    | st.integers()
+    | st.floats(allow_nan=True)
+    | st.none()
+    | st.booleans()
+    | st.text(max_size=4)
 )
 CONFIGS = st.dictionaries(
     st.sampled_from(

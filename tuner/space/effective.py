@@ -15,23 +15,24 @@ AUTO = -1
 """`max_model_len` where vLLM fits it to the memory (`auto` or -1)."""
 _AUTO = ("auto", "-1", -1)
 _COUNTS = ("max-num-seqs", "max-num-batched-tokens", "block-size", "max-model-len")
+_MOST = 10**15
 _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def whole(value: object) -> int | None:
     """A whole number of tokens or sequences; vLLM also reads "8k" (thousands) and "8K" (1024s)."""
-    if type(value) is int or value is None:
+    if value is None or (type(value) is int and -_MOST < value < _MOST):
         return value
     if isinstance(value, str):
         text = value.strip()
         factor = _SUFFIXES.get(text[-1:], 1)
         try:
-            return int(float(text.removesuffix(text[-1:]) if factor != 1 else text) * factor)
-        except (ValueError, OverflowError):
+            value = float(text.removesuffix(text[-1:]) if factor != 1 else text) * factor
+        except ValueError:
             return None
-    if isinstance(value, int | float) and value == value and abs(value) != float("inf"):
-        return int(value)
-    return None
+    if not isinstance(value, int | float) or not abs(value) < float("inf"):
+        return None
+    return int(max(-_MOST, min(value, _MOST)))
 
 
 def _number(value: object, default: float) -> float:

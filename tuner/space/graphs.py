@@ -8,6 +8,7 @@ from tuner.space.effective import Effective
 from tuner.space.versions import at_least
 
 _LARGEST = 512
+_MOST = 2**16
 
 
 @lru_cache(maxsize=1024)
@@ -20,7 +21,7 @@ def capture_sizes(max_num_seqs: int, max_num_batched_tokens: int, version: str) 
 
 def _sizes(most: int, max_num_seqs: int, max_num_batched_tokens: int, version: str) -> tuple[int, ...]:
     """1, 2, 4, by 8 below 256, by 16 from there (vllm/config/vllm.py, _set_cudagraph_sizes)."""
-    most = min(most, max_num_batched_tokens)
+    most = min(most, max_num_batched_tokens, _MOST)
     sizes = {n for n in (1, 2, 4) if n <= most}
     sizes.update(range(8, min(most + 1, 256), 8))
     sizes.update(range(256, most + 1, 16))

@@ -111,7 +111,8 @@ class MemoryModel:
                 available = values.kv_cache_memory_bytes / GIB
             else:
                 used = weights + activation + graphs + other
-                available = values.utilization * self.gpu.memory_gib - used
+                share = values.utilization if 0.0 <= values.utilization <= 1.0 else 1.0
+                available = share * self.gpu.memory_gib - used
         per_token = card.kv_bytes_per_token_fp8 if values.kv_fp8 else card.kv_bytes_per_token
         block = max(1, values.block_size)
         blocks = max(0, int(available * GIB / (per_token * block)))
