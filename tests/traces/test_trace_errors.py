@@ -126,3 +126,14 @@ def test_ids_of_another_kind(ids: object, trace_file: Write) -> None:
     data = EXAMPLES["mooncake"].with_field(1, "hash_ids", ids)
     with pytest.raises(BadRequest, match=r"line 2: hash_ids "):
         load_trace(trace_file(data))
+
+
+@pytest.mark.parametrize("row", [0, 1, 2])
+@pytest.mark.parametrize("name", ["kimi-tune", "mooncake"])
+@pytest.mark.parametrize("field, value", [("error", "reset"), ("status", 503)])
+def test_failed_requests_are_left_out(
+    name: str, row: int, field: str, value: object, trace_file: Write
+) -> None:
+    trace = load_trace(trace_file(EXAMPLES[name].with_field(row, field, value)))
+    assert len(trace) == 2 and dict(trace.source.left_out) == {"failed": 1}
+    assert trace.block_tokens == EXAMPLES[name].block_tokens

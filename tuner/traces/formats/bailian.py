@@ -13,7 +13,7 @@ BLOCK_TOKENS = 16
 
 
 def _matches(head: Head) -> bool:
-    return head.json is not None and "chat_id" in head.json and "parent_chat_id" in head.json
+    return head.json is not None and "parent_chat_id" in head.json
 
 
 def _read(file: TraceFile) -> Columns:

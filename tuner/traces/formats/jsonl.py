@@ -39,6 +39,12 @@ def rows(file: TraceFile) -> Iterator[tuple[int, Row]]:
         yield number, row
 
 
+def failed(row: Row) -> bool:
+    """Whether a row says that its request failed: an `error`, or an HTTP status from 400."""
+    status = row.get("status_code", row.get("status"))
+    return bool(row.get("error")) or (type(status) is int and status >= 400)
+
+
 class Fields:
     """Typed access to the fields of one file's rows."""
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from tuner.traces.files import TraceFile
 from tuner.traces.formats.base import Columns, Head, TraceFormat
-from tuner.traces.formats.jsonl import Fields, Row, RowSink, check_blocks, fitting_block_size, rows
+from tuner.traces.formats.jsonl import Fields, Row, RowSink, check_blocks, failed, fitting_block_size, rows
 
 BLOCK_TOKENS = 512
+_FIELDS = {"timestamp", "input_length", "output_length", "hash_ids"}
 
 
 def _matches(head: Head) -> bool:
-    row = head.json
-    return row is not None and "timestamp" in row and ("input_length" in row or "hash_ids" in row)
+    return head.json is not None and len(_FIELDS & head.json.keys()) >= 2
 
 
 def _read(file: TraceFile) -> Columns:
@@ -36,8 +36,11 @@ def _read(file: TraceFile) -> Columns:
     return columns
 
 
-def read_row(fields: Fields, sink: RowSink, row: Row, line: int, with_blocks: bool | None) -> bool:
-    """Put one row into the sink; whether it has hash_ids has to be the same in every row."""
+def read_row(fields: Fields, sink: RowSink, row: Row, line: int, with_blocks: bool | None) -> bool | None:
+    """Put one row into the sink; whether it has hash_ids has to be the same in every row but failed ones."""
+    if failed(row):
+        sink.failed += 1
+        return with_blocks
     sink.add(
         line,
         fields.time_ns(row, "timestamp", line, 1000),

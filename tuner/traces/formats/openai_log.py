@@ -14,7 +14,7 @@ import orjson
 
 from tuner.traces.files import TraceFile
 from tuner.traces.formats.base import MAX_TOKENS, Columns, Head, TraceFormat
-from tuner.traces.formats.jsonl import Fields, Row, RowSink, rows
+from tuner.traces.formats.jsonl import Fields, Row, RowSink, failed, rows
 from tuner.traces.formats.mooncake import recorded_body
 from tuner.traces.formats.texts import BLOCK_TOKENS, CHARS_A_TOKEN, Conversations, TextBlocks, prompt_text
 
@@ -29,7 +29,7 @@ def _matches(head: Head) -> bool:
     if row is None or "input_length" in row or "hash_ids" in row:
         return False
     body = _body_of(row)
-    return ("messages" in body or "prompt" in body) and any(name in row for name in _TIMES)
+    return "messages" in body or "prompt" in body
 
 
 def _read(file: TraceFile) -> Columns:
@@ -39,7 +39,7 @@ def _read(file: TraceFile) -> Columns:
     estimated_in = estimated_out = 0
     for line, row in rows(file):
         body = _body_of(row)
-        if _failed(row):
+        if failed(row):
             sink.failed += 1
             continue
         recorded = recorded_body(fields, body, line)
@@ -84,11 +84,6 @@ def _body_of(row: Row) -> Row:
         if isinstance(body, dict):
             return body
     return row
-
-
-def _failed(row: Row) -> bool:
-    status = row.get("status_code", row.get("status"))
-    return bool(row.get("error")) or (type(status) is int and status >= 400)
 
 
 def _usage(row: Row, body: Row) -> Row:

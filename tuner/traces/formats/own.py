@@ -2,7 +2,8 @@
 
 First line: `{"kimi-tune-trace": 1, "block_size": 64, "prefix_reuse": "recorded"|"none", ...}`. A row is
 `timestamp` (ms), `input_length`, `output_length`, and where known `hash_ids`, `session_id`, `messages` or
-`prompt`, and `arrival_s` where milliseconds cannot carry the time to the last bit.
+`prompt`, `error` or `status` where it failed, and `arrival_s` where milliseconds cannot carry the time to
+the last bit.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ def _read(file: TraceFile) -> Columns:
             size = _block_size(fields, row, line)
             with_blocks = row.get("prefix_reuse", "recorded") == "recorded"
             continue
+        before = len(sink)
         read_row(fields, sink, row, line, with_blocks)
         exact = row.get("arrival_s")
-        if exact is not None:
+        if exact is not None and len(sink) > before:
             fields.scaled_ns(exact, "arrival_s", line, 1)
             sink.arrival_s[len(sink) - 1] = float(exact)
     columns = sink.columns()
