@@ -102,6 +102,13 @@ def test_silent_compilation_is_no_hang() -> None:
     assert "moe-backend" in report.mend and "triton" in report.mend
 
 
+def test_a_log_without_its_beginning_tells_no_startup_time() -> None:
+    whole = next(text.log for text in TEXTS if text.name == "ready")
+    assert read_log(whole).startup_s == 54.0
+    cut = read_log(whole.split("\n", 1)[1])
+    assert (cut.ready, cut.startup_s, cut.kv_tokens) == (True, None, 149264)
+
+
 def test_a_file_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="nothing.log"):
         read_log_file(tmp_path / "nothing.log")

@@ -21,6 +21,10 @@ class Mark:
 READY = "ready"
 LISTENING = "opening the HTTP server"
 STARTING = "starting the API server"
+CONFIGURING = "reading the model's configuration"
+FORKING = "starting the engine process"
+EARLY = frozenset({STARTING, CONFIGURING, FORKING})
+"""Phases of which one is there in every log that was not cut at its beginning."""
 
 
 def _mark(
@@ -37,8 +41,8 @@ _PEERS = (
 
 MARKS = (
     _mark("version ", r"vLLM API server version|[█▀▄]\s+version \d", STARTING),
-    _mark("esolved architecture", r"Resolved architecture", "reading the model's configuration"),
-    _mark("LLM engine (v", r"Initializing an? (?:V\d )?LLM engine", "starting the engine process"),
+    _mark("esolved architecture", r"Resolved architecture", CONFIGURING),
+    _mark("LLM engine (v", r"Initializing an? (?:V\d )?LLM engine", FORKING),
     _mark("world_size=", r"\bworld_size=(?:[2-9]|\d\d)", "connecting the workers", _PEERS, FailureKind.HUNG),
     _mark("world_size=", r"\bworld_size=1\b", "setting up the device"),
     _mark("using nccl", r"is using nccl==", "connecting the workers through NCCL", _PEERS, FailureKind.HUNG),

@@ -10,7 +10,7 @@ from tuner.engines.vllm.logs.exceptions import DEATH, FAILED_START, Thrown, thro
 from tuner.engines.vllm.logs.figures import Figures, take_figures
 from tuner.engines.vllm.logs.lines import Level, Piece, continued
 from tuner.engines.vllm.logs.pattern import CONSEQUENCE, Pattern
-from tuner.engines.vllm.logs.phases import LISTENING, READY, SERVING, SHUTDOWN, STATISTICS, Mark
+from tuner.engines.vllm.logs.phases import EARLY, LISTENING, READY, SERVING, SHUTDOWN, STATISTICS, Mark
 
 PATTERNS: tuple[Pattern, ...] = (
     *causes_memory.PATTERNS,
@@ -56,6 +56,8 @@ class Start:
     stopping: int | None = None
     mark: Mark | None = None
     served: bool = False
+    whole: bool = False
+    """Its beginning is in the log."""
     still: int = 0
     """Statistics in a row with requests there and no token read or written."""
     running: int = 0
@@ -124,6 +126,7 @@ class Start:
 
     def _phase(self, mark: Mark, body: str) -> None:
         self.mark = mark
+        self.whole = self.whole or mark.phase in EARLY
         if mark.phase == READY and not self.served:
             self.ready_at = self.last if self.last is not None else self.last_iso
         self.served = self.served or mark.phase == READY

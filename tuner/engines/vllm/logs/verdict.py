@@ -80,7 +80,7 @@ def _verdict(start: Start) -> tuple[FailureKind | None, Explained]:
             return FailureKind.UNKNOWN, Explained(str(thrown), _UNKNOWN_MEND)
         return FailureKind.UNKNOWN, Explained(
             "the log holds no cause, only that the engine did not start",
-            "give the whole log, for the cause stands above; where nothing does, a process was killed (dmesg)",
+            "give the whole log: the cause stands above; if nothing does, a process was killed (dmesg)",
         )
     return _cut_off(start)
 
@@ -141,7 +141,7 @@ def _stands_still(start: Start) -> Explained:
             "a kernel or a rank hangs: look at its last line; py-spy dump shows where it stands",
         )
     return Explained(
-        f"{start.waiting} requests wait and none runs: the first is longer than the KV cache's {tokens} tokens",
+        f"{start.waiting} requests wait and none runs: the first needs more than {tokens} tokens of KV cache",
         f"lower max-model-len to {tokens} or less, so that such requests are refused at once",
         (Bound("max-model-len", max=tokens),),
     )
@@ -150,4 +150,4 @@ def _stands_still(start: Start) -> Explained:
 def _startup_s(start: Start) -> float | None:
     begin = start.first if start.first is not None else start.first_iso
     end = start.ready_at if start.ready_at is not None else start.listening_at
-    return None if end is None or begin is None else round((end - begin) % YEAR_S, 3)
+    return None if end is None or begin is None or not start.whole else round((end - begin) % YEAR_S, 3)
