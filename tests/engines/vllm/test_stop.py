@@ -7,13 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 from contract import small_trace
-from vllm_helpers import LAUNCHER, Faults
+from vllm_helpers import Faults, tuner_with_server, wait_for, watcher_of
 
 from tuner.engines.base import FailureKind, LaunchFailure
 from tuner.engines.vllm import VllmEngine, ports, sessions
@@ -120,51 +119,6 @@ def test_thirty_launches_in_a_row(engine: VllmEngine, faults: Faults, tmp_path: 
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
     assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors
     assert not list((tmp_path / "state").iterdir())
-
-
-TUNER = """
-import sys, time
-from pathlib import Path
-from tuner.engines.vllm import Limits, VllmEngine
-from tuner.hardware import find_gpu
-from tuner.space import LaunchConfig
-
-engine = VllmEngine(
-    None, model="model", gpu=find_gpu("cpu"), launcher=sys.argv[1], version="0.21.0",
-    env={"STANDIN_FAULT": sys.argv[2]}, state_folder=Path(sys.argv[3]), limits=Limits(grace_s=0.3),
-)
-engine.launch(LaunchConfig.of({}), Path(sys.argv[4]))
-print("up", flush=True)
-time.sleep(3600)
-"""
-
-
-def tuner_with_server(faults: Faults, tmp_path: Path) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [
-            *[sys.executable, "-c", TUNER, LAUNCHER],
-            *[str(faults.file), str(tmp_path / "state"), str(tmp_path / "trial")],
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"
-    return process
-
-
-def watcher_of(process: subprocess.Popen[str]) -> psutil.Process:
-    children = psutil.Process(process.pid).children()
-    (watcher,) = [child for child in children if "sessions.py" in " ".join(child.cmdline())]
-    return watcher
-
-
-def wait_for(condition: object, limit_s: float = 20.0) -> bool:
-    deadline = time.monotonic() + limit_s
-    while not condition() and time.monotonic() < deadline:  # type: ignore[operator]
-        time.sleep(0.05)
-    return bool(condition())  # type: ignore[operator]
 
 
 def test_the_tuner_killed_leaves_nothing(faults: Faults, tmp_path: Path) -> None:

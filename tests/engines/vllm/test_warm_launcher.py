@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from contract import EngineContract, small_trace
-from vllm_helpers import STANDIN, Faults
+from vllm_helpers import STANDIN, Faults, tuner_with_server, wait_for
 
 from tuner.engines.base import FailureKind, LaunchFailure
 from tuner.engines.vllm import LauncherKind, VllmEngine
@@ -201,3 +201,12 @@ def test_the_winner_is_confirmed_plainly(engine: VllmEngine, faults: Faults, tmp
         assert server.argv[1:3] == ("-m", "vllm.entrypoints.openai.api_server")
     assert not launchers(engine)
     assert engine.notes == ()
+
+
+def test_the_tuner_killed_leaves_nothing_forked(package: Path, faults: Faults, tmp_path: Path) -> None:
+    faults.set("stubborn_family")
+    with tuner_with_server(faults, tmp_path, "warm", package) as process:
+        assert len(faults.survivors()) == 3  # the launcher, the server and its child
+        process.kill()
+    assert wait_for(lambda: not faults.survivors())
+    assert wait_for(lambda: not list((tmp_path / "state").iterdir()))

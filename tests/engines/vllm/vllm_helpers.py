@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -41,3 +44,52 @@ class Faults:
             except psutil.Error:
                 continue
         return found
+
+
+TUNER = """
+import sys, time
+from pathlib import Path
+from tuner.engines.vllm import Limits, VllmEngine
+from tuner.hardware import find_gpu
+from tuner.space import Installed, LaunchConfig
+
+launcher, fault, place, package = sys.argv[1:]
+engine = VllmEngine(
+    Installed("0.21.0", Path(package), Path(sys.executable)) if package else None,
+    model="model", gpu=find_gpu("cpu"), launcher=launcher, version="0.21.0",
+    env={"STANDIN_FAULT": fault}, state_folder=Path(place, "state"), limits=Limits(grace_s=0.3),
+)
+engine.launch(LaunchConfig.of({}), Path(place, "trial"))
+print("up", flush=True)
+time.sleep(3600)
+"""
+
+
+def tuner_with_server(
+    faults: Faults, place: Path, launcher: str = LAUNCHER, package: Path | None = None
+) -> subprocess.Popen[str]:
+    """A tuner of its own process that has a server up."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", TUNER, launcher, str(faults.file), str(place), str(package or "")],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, os.environ.get("PYTHONPATH", "")])},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    return process
+
+
+def watcher_of(process: subprocess.Popen[str]) -> psutil.Process:
+    """The process that ends what a tuner leaves."""
+    children = psutil.Process(process.pid).children()
+    (watcher,) = [child for child in children if "sessions.py" in " ".join(child.cmdline())]
+    return watcher
+
+
+def wait_for(condition: Callable[[], bool], limit_s: float = 20.0) -> bool:
+    """Whether it becomes true within the limit."""
+    deadline = time.monotonic() + limit_s
+    while not (met := condition()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return met
