@@ -6,6 +6,9 @@ import numpy as np
 
 from tuner.traces.trace import F64
 
+AT_ONCE_S = 1e-9
+"""Arrivals within less than a nanosecond, the finest time that is read, are taken to be at once."""
+
 
 def index_of_dispersion(arrival_s: F64, window_s: float) -> float:
     """Variance over mean of the number of arrivals in windows of `window_s` seconds: 1 for Poisson arrivals,
@@ -38,7 +41,7 @@ def cv_of_gaps(arrival_s: F64) -> float:
     """
     gaps = np.diff(arrival_s)
     mean = float(gaps.mean()) if len(gaps) else 0.0
-    return float(gaps.std() / mean) if mean > 0 else float("nan")
+    return float(gaps.std() / mean) if mean * len(gaps) >= AT_ONCE_S else float("nan")
 
 
 def dispersion(arrival_s: F64) -> dict[str, float | None]:

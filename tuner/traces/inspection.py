@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.traces.dispersion import dispersion
+from tuner.traces.dispersion import AT_ONCE_S, dispersion
 from tuner.traces.steps import time_step_s
 from tuner.traces.trace import I64, Trace
 
@@ -140,7 +140,7 @@ def coverage_by_length(trace: Trace) -> dict[int, float]:
 
 def _rate_over_time(trace: Trace) -> tuple[tuple[float, float], ...]:
     duration = trace.duration_s
-    if not duration:
+    if duration < AT_ONCE_S:
         return ()
     at = trace.arrival_s - trace.arrival_s[0]
     counts, edges = np.histogram(at, bins=min(RATE_BINS, max(1, len(trace) // 5)), range=(0.0, duration))

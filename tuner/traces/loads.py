@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.errors import BadRequest
-from tuner.traces.dispersion import dispersion
+from tuner.traces.dispersion import AT_ONCE_S, dispersion
 from tuner.traces.trace import F64, I64, Trace
 
 MAX_REQUESTS = 200_000
-MIN_SHARE, MAX_SHARE = 1e-4, 1e4
+MIN_SHARE, MAX_SHARE = 1e-5, 1e5
 """The loads that can be made, as shares of the trace's mean rate."""
 _SLACK = 1 + 1e-12
 
@@ -61,7 +61,8 @@ class NestedLoads:
         self._requests = max(2, requests)
         self._min_duration_s = min_duration_s
         self._seed = seed
-        self._mean_rps = max(len(trace) - 1, 1) / trace.duration_s if trace.duration_s else float(len(trace))
+        at_once = trace.duration_s < AT_ONCE_S
+        self._mean_rps = float(len(trace)) if at_once else (len(trace) - 1) / trace.duration_s
         self._period_s = len(trace) / self._mean_rps
         self._arrival = trace.arrival_s - trace.arrival_s[0]
         self._sessions = int(trace.session.max()) + 1
@@ -73,7 +74,7 @@ class NestedLoads:
         self._before = dispersion(trace.arrival_s)
         self.natural_rps = self._natural_rps()
         """The rate at which `at` gives the trace as it is: that of its first requests, one replay of them.
-        The number of requests where these all arrive at once, as if the trace lasted 1 s.
+        Where these arrive at once, the trace's mean rate, as if it lasted 1 s where all do.
         """
 
     def planned(self, rps: float) -> int:
@@ -99,7 +100,7 @@ class NestedLoads:
         n = len(self._trace)
         rounds, index = divmod(self._requests - 1, n)
         last_s = rounds * self._period_s + float(self._arrival[index])
-        if last_s == 0:
+        if last_s < AT_ONCE_S:
             return self._mean_rps
         if last_s >= self._min_duration_s:
             return (self._requests - 1) / last_s
