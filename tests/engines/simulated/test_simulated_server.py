@@ -216,3 +216,49 @@ def test_a_starved_server_serves_less(flag: str) -> None:
         for value in ((4, 256) if flag == "max-num-seqs" else (256, 4096))
     )
     assert np.quantile(small, 0.9) > 1.2 * np.quantile(large, 0.9)
+
+
+def test_more_cards_hold_more_and_serve_faster() -> None:
+    trace = traffic(200, 2.0)
+    shape = find_model("meta-llama/Llama-3.1-70B-Instruct")
+    two, four = (
+        SimulatedEngine(find_gpu(f"{n}xH200-141G"), shape, "0.21.0").launch(
+            LaunchConfig.of({"tensor-parallel-size": n}), Path()
+        )
+        for n in (2, 4)
+    )
+    assert four.facts.kv_tokens > 2 * two.facts.kv_tokens
+    assert four.replay(Workload(trace)).e2e_s().mean() < two.replay(Workload(trace)).e2e_s().mean()
+
+
+def test_a_cpu_is_slow_and_schedules_step_by_step() -> None:
+    server = SimulatedEngine(find_gpu("cpu"), find_model("Qwen/Qwen3-0.6B"), "0.32.0").launch(
+        LaunchConfig.of({"max-model-len": 2048}), Path()
+    )
+    assert server.facts.effective["async-scheduling"] is False
+    replay = server.replay(Workload(make_trace([0.0, 1.0], 100, 10)))
+    assert replay.ok.all()
+    assert replay.tpot_s().min() > 0.01
+
+
+def test_swap_space_does_nothing_before_it_became_offloading() -> None:
+    ids = [[100 * (i % 8) + j for j in range(80)] for i in range(48)]
+    trace = make_trace(np.arange(48) * 3.0, 80 * 64 + 1, 20, ids, 64)
+    flags: dict[str, FlagValue] = {"kv-cache-memory-bytes": 600_000_000, "max-model-len": 8192}
+    old = SimulatedEngine(find_gpu("A100-80G"), find_model("kimi-k2.6-awq"), "0.17.0")
+    one, other = (
+        old.launch(LaunchConfig.of(config), Path()).replay(Workload(trace))
+        for config in (flags, {**flags, "swap-space": 8})
+    )
+    assert same(one, other)
+
+
+@pytest.mark.parametrize("version", ["0.18.0", "0.21.0"])
+def test_tight_memory_preempts_and_still_answers_everything(version: str) -> None:
+    sim = SimulatedEngine(find_gpu("A100-80G"), find_model("kimi-k2.6-awq"), version)
+    server = sim.launch(
+        LaunchConfig.of({"kv-cache-memory-bytes": 900_000_000, "max-model-len": 20_000}), Path()
+    )
+    replay = server.replay(Workload(traffic(150, 20.0)))
+    assert replay.counters["preemptions"] > 0
+    assert replay.ok.all()
