@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from rich.console import Console
 from tuner.cli.options import window_of
 from tuner.cli.output import console, print_json
 from tuner.errors import BadRequest, Exit
-from tuner.measure import Judgement, LoadTest, Send, Verdict, finite, judge, summarize
+from tuner.measure import Judgement, LoadTest, Send, Verdict, judge, summarize
 from tuner.replay import Workload
 from tuner.report.words import rate, seconds
 from tuner.spec import LoadMode, Slo
@@ -125,7 +126,7 @@ def _find_max(asked: Measurement, trace: Trace, send: Send) -> tuple[Judgement, 
     figures = summarize(capacity.at, asked.slo)
     figures |= {
         "capacity_rps": capacity.rps,
-        "capacity_bracket_rps": [finite(edge) for edge in capacity.bracket_rps],
+        "capacity_bracket_rps": [edge if math.isfinite(edge) else None for edge in capacity.bracket_rps],
         "replays": len(capacity.probes),
     }
     return capacity.at, figures

@@ -1,0 +1,128 @@
+"""`replay` against a server with a known truth, `simulate` against itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tuner.replay import MockServer
+from tuner.replay.mock import Timing
+from tuner.traces import Trace, TraceSource, write_trace
+
+REPLAY_KEYS = {
+    "verdict", "offered_rps", "achieved_rps", "requests", "failed", "e2e_s", "ttft_s", "tpot_s", "lag_s",
+    "output_tps", "goodput_rps", "attainment", "invalid_reason",
+}  # fmt: skip
+GPU = ("--gpu", "A100-80G")
+
+
+@pytest.fixture
+def even_trace(tmp_path: Path) -> Path:
+    """200 requests in 4 s, 20 tokens in and 5 out."""
+    n = 200
+    trace = Trace(
+        arrival_s=np.arange(n) * 0.02,
+        input_tokens=np.full(n, 20, np.int32),
+        output_tokens=np.full(n, 5, np.int32),
+        session=np.arange(n),
+        block_offsets=np.zeros(n + 1, np.int64),
+        block_ids=np.empty(0, np.int64),
+        block_tokens=0,
+        source=TraceSource("made"),
+    )
+    path = tmp_path / "even.jsonl"
+    write_trace(trace, path)
+    return path
+
+
+def test_a_replay_has_the_figures_of_the_design(kimi_tune, even_trace: Path) -> None:
+    with MockServer(Timing(ttft_s=0.05, tpot_s=0.01)) as server:
+        ran = kimi_tune("replay", "--url", server.url, "--trace", even_trace, "--json")
+    assert ran.code == 0, ran.err
+    figures = ran.json
+    assert set(figures) >= REPLAY_KEYS
+    assert figures["requests"] == 200 and figures["failed"] == 0
+    assert set(figures["e2e_s"]) == {"mean", "p50", "p90", "p99", "p99_interval"}
+    assert set(figures["lag_s"]) == {"p50", "p99", "max"}
+    assert figures["ttft_s"]["p50"] >= 0.05
+    assert figures["e2e_s"]["p50"] >= 0.09
+
+
+@pytest.mark.parametrize(("slo", "code", "verdict"), [("20s", 6, "CANNOT TELL"), ("900ms", 3, "FAIL")])
+def test_the_exit_code_is_the_verdict(kimi_tune, even_trace: Path, slo: str, code: int, verdict: str) -> None:
+    # a second to answer, so that the lag of a busy machine is small beside the SLO
+    with MockServer(Timing(ttft_s=1.0, tpot_s=0.01)) as server:
+        argv = ("replay", "--url", server.url, "--trace", even_trace, "--slo-p99", slo, "--json")
+        ran = kimi_tune(*argv)
+    assert ran.code == code, "200 requests are too few for a PASS"
+    assert ran.json["verdict"] == verdict
+    assert ran.json["requests"] == 200, "a plain replay runs to its end"
+
+
+def test_the_capacity_of_a_running_server_is_found(kimi_tune, even_trace: Path) -> None:
+    # 4 requests at a time of 0.1 s each: 40 requests a second, whatever comes
+    with MockServer(Timing(ttft_s=0.06, tpot_s=0.01, slots=4)) as server:
+        ran = kimi_tune("replay", "--url", server.url, "--trace", even_trace, "--find-max", "--json",
+                        "--slo-p99", "1s", "--requests", "150", "--start-rps", "30")  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert ran.json["capacity_rps"] == pytest.approx(40.0, rel=0.25)
+    low, high = ran.json["capacity_bracket_rps"]
+    assert low == ran.json["capacity_rps"] < high <= low * 1.0501
+    assert ran.json["replays"] >= 2
+
+
+def test_a_simulated_measurement_says_so(kimi_tune) -> None:
+    ran = kimi_tune("simulate", *GPU, "--slo-p99", "30s")
+    assert ran.code == 0
+    assert ran.out.startswith("SIMULATED")
+    as_json = kimi_tune("simulate", *GPU, "--slo-p99", "30s", "--json").json
+    assert set(as_json) >= REPLAY_KEYS
+    assert as_json["simulated"] is True and as_json["requests"] == 2000
+
+
+def test_users_and_rates_and_speeds_are_offered(kimi_tune) -> None:
+    users = kimi_tune("simulate", *GPU, "--load", "users", "--users", "4", "--requests", "60", "--json").json
+    assert users["requests"] == 60
+    rate = kimi_tune("simulate", *GPU, "--rate", "0.5", "--requests", "100", "--json").json
+    assert rate["offered_rps"] == pytest.approx(0.5, rel=0.3)
+    quick = kimi_tune("simulate", *GPU, "--speed", "2", "--json").json
+    assert quick["offered_rps"] == pytest.approx(2 * 2000 / 1200, rel=0.05)
+    assert kimi_tune("simulate", *GPU, "--window", "0.5:1", "--json").json["requests"] < 2000
+
+
+def test_a_configuration_that_cannot_start_is_exit_4_with_its_cause(kimi_tune) -> None:
+    ran = kimi_tune("simulate", *GPU, "--set", "gpu-memory-utilization=0.2", "--slo-p99", "30s")
+    assert ran.code == 4
+    assert len(ran.err.strip().splitlines()) == 1
+    assert "kv_memory" in ran.err or "weights" in ran.err
+
+
+def test_the_shipped_trace_is_inspected_converted_and_drawn(kimi_tune, tmp_path: Path) -> None:
+    seen = kimi_tune("trace", "inspect", "--json", "--plot", tmp_path / "plot.svg").json
+    assert seen["requests"] == 2000
+    assert (tmp_path / "plot.svg").read_text().startswith("<svg")
+    made = tmp_path / "made.jsonl"
+    assert kimi_tune("trace", "synthesize", made, "--requests", "50", "--seed", "3").code == 0
+    assert kimi_tune("trace", "synthesize", made).code == 2, "nothing is overwritten"
+    other = tmp_path / "other.jsonl.gz"
+    assert kimi_tune("trace", "convert", made, other).code == 0
+    digests = {kimi_tune("trace", "inspect", path, "--json").json["digest"] for path in (made, other)}
+    assert len(digests) == 1
+
+
+def test_a_log_is_explained(kimi_tune, tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("vllm: error: unrecognized arguments: --swap-space 4\n")
+    ran = kimi_tune("explain", log, "--json")
+    assert ran.code == 0
+    assert ran.json["ready"] is False and ran.json["kind"] == "bad_flag"
+    assert kimi_tune("explain", tmp_path / "none.log").code == 2
+
+
+def test_the_doctor_says_whether_the_real_engine_can_run(kimi_tune) -> None:
+    ran = kimi_tune("doctor", "--json")
+    failed = [check for check in ran.json["checks"] if check["status"] == "fail"]
+    assert ran.code == (5 if failed else 0)
+    assert all(check["mend"] for check in failed)
