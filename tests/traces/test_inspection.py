@@ -15,7 +15,7 @@ from tuner.traces.inspection import coverage_by_length, prefix_reuse
 
 
 @given(trace=traces())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=35, deadline=None)
 def test_any_trace_has_figures_and_a_picture(trace: Trace) -> None:
     figures = inspect(trace)
     told = json.loads(json.dumps(figures.to_json(), allow_nan=False))
@@ -26,7 +26,7 @@ def test_any_trace_has_figures_and_a_picture(trace: Trace) -> None:
 
 
 @given(trace=traces())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=35, deadline=None)
 def test_prefix_reuse_against_a_plain_count(trace: Trace) -> None:
     if not trace.block_tokens:
         assert prefix_reuse(trace) is None

@@ -59,6 +59,15 @@ def test_natural_load_of_a_part_is_the_trace_while_it_lasts(chat: Trace) -> None
     assert loads.natural_rps == pytest.approx(part.rate_rps)
 
 
+@pytest.mark.parametrize("seconds", [7.0, 90.0, 100 / 3, 600.1, 1199.9, 5000.0])
+def test_natural_load_of_a_duration_is_the_trace_while_it_lasts(chat: Trace, seconds: float) -> None:
+    loads = NestedLoads(chat, requests=2, min_duration_s=seconds)
+    part = loads.at(loads.natural_rps)
+    first = min(len(part), len(chat))
+    assert len(part) >= np.count_nonzero(chat.arrival_s <= seconds)
+    assert part.take(np.arange(first)).digest() == chat.take(np.arange(first)).digest()
+
+
 def test_natural_load_goes_round_again(chat: Trace) -> None:
     loads = NestedLoads(chat, requests=5000)
     longer = loads.at(loads.natural_rps)
@@ -76,7 +85,7 @@ def test_comes_at_the_rate_asked_for(chat: Trace, share: float, requests: int, m
     loads = NestedLoads(chat, requests=requests, min_duration_s=min_duration_s)
     rps = share * loads.natural_rps
     load = loads.at(rps)
-    assert len(load) == max(requests, math.ceil(min_duration_s * rps))
+    assert len(load) == loads.planned(rps) == max(requests, math.ceil(min_duration_s * rps - 1e-6))
     assert load.rate_rps == pytest.approx(rps, rel=0.03)
     assert load.arrival_s[0] == 0 and (np.diff(load.arrival_s) >= 0).all()
     assert load.duration_s >= 0.97 * min_duration_s

@@ -25,7 +25,7 @@ from tuner.traces import (
 
 
 @given(trace=traces(), cut=st.floats(0.01, 0.99))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_two_windows_are_the_whole(trace: Trace, cut: float) -> None:
     parts = []
     for low, high in ((0.0, cut), (cut, 1.0)):

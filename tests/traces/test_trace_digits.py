@@ -33,7 +33,7 @@ _TEXTS = {
 
 @pytest.mark.parametrize("kind", list(_TEXTS))
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_at_once_and_one_by_one_agree(kind: Kind, data: st.DataObject) -> None:
     """What the quick way reads, the slow way reads alike; what it leaves, the slow way may read or refuse."""
     texts = data.draw(st.lists(_TEXTS[kind], min_size=1, max_size=12))
@@ -49,7 +49,7 @@ def test_at_once_and_one_by_one_agree(kind: Kind, data: st.DataObject) -> None:
 
 
 @given(st.lists(st.datetimes(datetime(YEARS[0], 1, 2), datetime(YEARS[-1], 12, 30)), min_size=1, max_size=20))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_times_as_datetime_has_them(moments: list[datetime]) -> None:
     texts = [moment.isoformat(" ", "microseconds") for moment in moments]
     buffer = np.frombuffer((",".join(texts) + "\n").encode(), np.uint8)

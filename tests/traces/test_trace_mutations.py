@@ -18,7 +18,7 @@ from trace_examples import EXAMPLES
 from tuner.errors import BadRequest
 from tuner.traces import NestedLoads, inspect, load_trace
 
-MUTATIONS = int(os.environ.get("KIMI_TUNE_MUTATIONS", "1800"))
+MUTATIONS = int(os.environ.get("KIMI_TUNE_MUTATIONS", "1350"))
 _WORDS = rb""", " { } [ ] : - . e9 0 null true NaN Infinity "" [] {} 1e308 -1 +00:00 Z 4294967296 \u0000"""
 _ODD = [
     b"\n",

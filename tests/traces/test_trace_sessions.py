@@ -21,7 +21,7 @@ Write = Callable[..., Path]
     growth=st.integers(1, 4),
     shared=st.integers(0, 3),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_conversations_behind_a_shared_prompt(turns: list[int], growth: int, shared: int) -> None:
     """Interleaved conversations are told apart, given enough of them to see what they share."""
     talks = list(range(SHARED_FROM)) + turns

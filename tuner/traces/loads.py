@@ -58,7 +58,7 @@ class NestedLoads:
         if not len(trace):
             raise BadRequest("the trace has no requests", "give a trace with requests")
         self._trace = trace
-        self._requests = max(2, requests)
+        self._requests = min(max(2, requests), MAX_REQUESTS)
         self._min_duration_s = min_duration_s
         self._seed = seed
         at_once = trace.duration_s < AT_ONCE_S
@@ -79,7 +79,8 @@ class NestedLoads:
 
     def planned(self, rps: float) -> int:
         """How many requests a load has."""
-        return min(max(self._requests, math.ceil(self._min_duration_s * rps)), MAX_REQUESTS)
+        lasting = math.ceil(self._min_duration_s * rps / _SLACK)
+        return min(max(self._requests, lasting), MAX_REQUESTS)
 
     def at(self, rps: float) -> Trace:
         """The first `planned(rps)` requests of the stream at `rps`, arrivals from 0.
