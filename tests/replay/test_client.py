@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -228,12 +230,56 @@ def test_a_server_that_dies_fails_its_requests(serve: Serve, make_trace: MakeTra
     assert (replay.status[~replay.ok] == Status.CONNECTION).all()
 
 
-def test_an_error_of_the_caller_ends_the_replay(serve: Serve, make_trace: MakeTrace) -> None:
+def test_an_error_of_the_caller_ends_the_replay_at_once(serve: Serve, make_trace: MakeTrace) -> None:
+    server = serve(Timing(ttft_s=0.001, tpot_s=0.001), fault=Fault.STALL)
+
     def wrong(done: int, planned: int) -> None:
         raise ZeroDivisionError
 
+    # every request hangs for longer than the test may take
     with pytest.raises(ZeroDivisionError):
-        replay_http(serve().url, "mock", Workload(make_trace(40)), options=IDS, progress=wrong)
+        replay_http(server.url, "mock", Workload(make_trace(5)), options=IDS, progress=wrong)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate of our own for 127.0.0.1, with its key."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("tls")
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *names]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+    both = folder / "both.pem"
+    both.write_bytes(key.read_bytes() + cert.read_bytes())
+    return both
+
+
+def test_https(
+    certificate: Path, serve: Serve, make_trace: MakeTrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    server = serve(Timing(ttft_s=0.02, tpot_s=0.001), tls=context)
+    with pytest.raises(BadRequest, match="TLS failed"):
+        check_server(server.url)
+    with pytest.raises(EngineUnavailable, match="TLS failed"):
+        replay_http(server.url, "mock", Workload(make_trace(2)), options=IDS)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    assert check_server(server.url).models == ("mock",)
+    replay = replay_http(server.url, "mock", Workload(make_trace(20, prompt=9000)), options=IDS)
+    assert replay.ok.all()
+    assert float(np.median(replay.ttft_s())) < 0.2
+
+
+def test_without_uvloop(serve: Serve, make_trace: MakeTrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve(Timing(ttft_s=0.02, tpot_s=0.002))
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    replay = replay_http(server.url, "mock", Workload(make_trace(20, prompt=9000)), options=IDS)
+    assert replay.ok.all()
+    assert replay.errors == {}
 
 
 def test_an_empty_trace(make_trace: MakeTrace) -> None:

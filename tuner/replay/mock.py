@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import ssl
 import sys
 import threading
 from collections import deque
@@ -41,12 +42,13 @@ class MockServer:
         keep_alive_s: float | None = None,
         keep_prompts: bool = False,
         max_model_len: int = 1_000_000,
+        tls: ssl.SSLContext | None = None,
         port: int = 0,
     ) -> None:
         self.timing, self.fault, self.model, self.key = timing, fault, model, key
         self.text_only, self.template_tokens, self.tokens_a_word = text_only, template_tokens, tokens_a_word
         self.keep_alive_s, self.keep_prompts, self.max_model_len = keep_alive_s, keep_prompts, max_model_len
-        self.port = port
+        self.port, self.tls = port, tls
         self.log: list[Served] = []
         self.running = self.most_running = self.connections = 0
         self._waiting: deque[Callable[[], None]] = deque()
@@ -57,7 +59,7 @@ class MockServer:
     @property
     def url(self) -> str:
         """The address to give to a client."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
 
     def start(self) -> Self:
         """Serve in a thread; returns when the port is open."""
@@ -86,7 +88,7 @@ class MockServer:
         """Serve until the loop is stopped."""
         self._loop = loop = _new_loop()
         server = loop.run_until_complete(
-            loop.create_server(lambda: Peer(self, loop), "127.0.0.1", self.port, backlog=4096)
+            loop.create_server(lambda: Peer(self, loop), "127.0.0.1", self.port, backlog=4096, ssl=self.tls)
         )
         self.port = server.sockets[0].getsockname()[1]
         ready()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import math
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,6 +33,7 @@ _TICK_S = 0.05
 _PROGRESS_TICKS = 5
 _STALE_WITHIN_S = 0.25
 _ERROR_KINDS = 40
+_CPU_SHARE = 0.95
 
 
 class _Call:
@@ -109,6 +111,7 @@ class Run:
         self.stopped = False
         self.fault: str | None = None
         self.ended = 0
+        self._cpu_share = 0.0
         self._stop = stop
         self._watch = (
             OverWatch(stop, n, np.asarray(self.scheduled) if self.open_loop else None) if stop else None
@@ -133,7 +136,9 @@ class Run:
                 self._loop.call_later(_LEAD_S, self._begin_users)
             ticker = self._loop.create_task(self._tick())
             ticker.add_done_callback(self._ticked)
+            used_s, begun_s = time.thread_time(), clock()
             await self._finished
+            self._cpu_share = (time.thread_time() - used_s) / max(clock() - begun_s, 1e-9)
         finally:
             if ticker is not None:
                 ticker.cancel()
@@ -348,6 +353,8 @@ class Run:
             fault = lag_fault(lag, lag_limit_s(self.options.slo_smallest_s, self._stop))
             if fault is not None:
                 return fault
+        if self._cpu_share > _CPU_SHARE:
+            return f"the client was the bottleneck: it used {self._cpu_share:.0%} of a CPU"
         if bodies is not None and bodies.lengths_known:
             return self._length_fault(exact=bodies.lengths_exact)
         return None
@@ -367,8 +374,11 @@ class Run:
         return f"the server counted {got:,} prompt tokens where the trace has {wanted:,}"
 
     def _counters(self) -> dict[str, float]:
+        counters = {"client_cpu_share": self._cpu_share}
         counted = [c for c in self.prompt_tokens if c >= 0]
-        return {"usage_prompt_tokens": float(sum(counted))} if counted else {}
+        if counted:
+            counters["usage_prompt_tokens"] = float(sum(counted))
+        return counters
 
 
 def _said(text: list[bytes]) -> str:
