@@ -22,7 +22,7 @@ _PROBE_EVERY_S = 10
 
 
 def export(profile: Profile) -> str:
-    """Two documents. The hub's token comes from the key `token` of a secret `huggingface`, if there is one."""
+    """Two documents. The token of the hub is the key `token` of a secret `huggingface`, if there is one."""
     name = name_of(profile)
     labels = {"app.kubernetes.io/name": name}
     volumes: list[dict[str, Any]] = [
