@@ -7,7 +7,7 @@ import numpy as np
 from tuner.replay.records import Replay
 
 BINS = 6
-MIN_REQUESTS_A_BIN = 20
+MIN_REQUESTS_A_BIN = 10
 # Mann-Kendall: among the 15 pairs of six bins, 11 more rises than falls have p = 0.028 in noise
 _TREND = 11
 _GROWTH = 1.5

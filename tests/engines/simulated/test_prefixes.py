@@ -12,7 +12,7 @@ from tuner.engines.simulated.prefixes import prefixes_of
 PATHS = st.lists(st.integers(0, 1), min_size=1, max_size=6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(
         st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=6), st.integers(0, 7)),

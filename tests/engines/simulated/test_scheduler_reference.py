@@ -119,13 +119,13 @@ def compare(limits: Limits, trace: Trace, cost: SimpleCost, users: int | None) -
     return preemptions
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=160, deadline=None)
 @given(cases(shared=False))
 def test_same_times_without_shared_prefixes(case: tuple[Limits, Trace, SimpleCost, int | None]) -> None:
     compare(*case)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=160, deadline=None)
 @given(cases(shared=True))
 def test_same_times_with_shared_prefixes(case: tuple[Limits, Trace, SimpleCost, int | None]) -> None:
     compare(*case)

@@ -262,3 +262,9 @@ def test_tight_memory_preempts_and_still_answers_everything(version: str) -> Non
     replay = server.replay(Workload(traffic(150, 20.0)))
     assert replay.counters["preemptions"] > 0
     assert replay.ok.all()
+
+
+def test_flags_beyond_the_simulation_are_named() -> None:
+    assert up({"max-num-seqs": 64}).facts.notes == ("simulated",)
+    notes = up({"scheduling-policy": "priority", "max-num-seqs": 64}).facts.notes
+    assert notes == ("simulated", "without effect in the simulation: scheduling-policy")

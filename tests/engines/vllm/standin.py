@@ -32,7 +32,7 @@ class State:
     def __init__(self, name: str, fault: str) -> None:
         self.name, self.fault = name, fault
         self.lock = threading.Lock()
-        self.completions = self.prompt = self.generated = self.resets = 0
+        self.completions = self.prompt = self.generated = self.resets = self.waiting = 0
 
     @property
     def due(self) -> bool:
@@ -68,6 +68,7 @@ class Handler(BaseHTTPRequestHandler):
                 f'vllm:prompt_tokens_total{{engine="0"}} {state.prompt}\n'
                 f'vllm:generation_tokens_total{{engine="0"}} {state.generated}\n'
                 f'vllm:request_success_total{{engine="0",finished_reason="length"}} {state.completions}\n'
+                f"vllm:num_requests_running 0\nvllm:num_requests_waiting {state.waiting}\n"
                 f"vllm:num_preemptions_total 0\nstandin:resets {state.resets}\n",
             )
         else:
@@ -120,6 +121,10 @@ class Handler(BaseHTTPRequestHandler):
             os.kill(os.getpid(), signal.SIGKILL)
         if fault == "hangs_while_serving":
             time.sleep(3600)
+        if fault == "spins_while_serving":
+            self.state.waiting = 1
+            while True:
+                pass
         if fault == "engine_dead":
             print("ERROR vllm.v1.engine.exceptions.EngineDeadError: EngineCore died", flush=True)
 

@@ -123,6 +123,7 @@ def test_without_vllm_there_is_no_engine() -> None:
         ("killed_while_serving", FailureKind.ENGINE_DEAD),
         ("engine_dead", FailureKind.ENGINE_DEAD),
         ("hangs_while_serving", FailureKind.HUNG),
+        ("spins_while_serving", FailureKind.HUNG),
     ],
 )
 def test_a_server_lost_during_a_replay(

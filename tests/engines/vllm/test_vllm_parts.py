@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tuner.engines.vllm import control, environment, in_flight, metrics, ports, sessions
 from tuner.engines.vllm.in_flight import InFlight
 from tuner.engines.vllm.log_tail import LogTail, read_tail
-from tuner.engines.vllm.standstill import IDLE_SHARE, Standstill
+from tuner.engines.vllm.standstill import IDLE_SHARE, Activity, Standstill
 from tuner.hardware import Platform
 from tuner.replay import Workload
 from tuner.space.memory import CPU_KV_GIB
@@ -51,26 +51,33 @@ def test_any_page_can_be_read(text: str) -> None:
     metrics.parse("\n".join(f"vllm:prompt_tokens_total{line}" for line in text.splitlines()))
 
 
-def test_differences() -> None:
+def test_differences_and_gauges() -> None:
+    waits = metrics.parse("vllm:num_requests_running 0.0\nvllm:num_requests_waiting 2.0\n")
+    assert waits.only_waiting
+    assert not metrics.parse("vllm:num_requests_running 1.0\nvllm:num_requests_waiting 2.0\n").only_waiting
+    assert not metrics.parse("").only_waiting
     before = metrics.Metrics({"a": 3.0})
     assert metrics.Metrics({"a": 5.0, "b": 2.0}).since(before) == {"a": 2.0, "b": 2.0}
 
 
-@given(st.lists(st.tuples(st.floats(0.1, 5.0), st.booleans(), st.floats(0.0, 1.0)), max_size=40))
-def test_standstill_is_silence_and_idleness_together(steps: list[tuple[float, bool, float]]) -> None:
-    now, cpu, spoke_s, moved_s = 0.0, 0.0, 0.0, 0.0
-    window_s, window_cpu = 0.0, 0.0
-    still = Standstill(0.0, lambda: cpu)
-    for wait, spoke, share in steps:
+@given(
+    st.lists(st.tuples(st.floats(0.1, 5.0), st.booleans(), st.floats(0.0, 1.0), st.booleans()), max_size=40)
+)
+def test_standstill_is_silence_and_idleness_together(steps: list[tuple[float, bool, float, bool]]) -> None:
+    now, spoke_s, moved_s, asked_s = 0.0, 0.0, 0.0, 0.0
+    last = activity = Activity(0.0, False)
+    still = Standstill(0.0, lambda: activity)
+    for wait, spoke, share, wants in steps:
         now += wait
-        cpu += share * wait
+        activity = Activity(activity.cpu_s + share * wait, wants)
         still.see(now, spoke=spoke)
         if spoke:
             spoke_s = moved_s = now
-        if now - window_s >= 1.0:
-            if cpu - window_cpu >= IDLE_SHARE * (now - window_s):
+        if now - asked_s >= 1.0:
+            worked = activity.cpu_s - last.cpu_s >= IDLE_SHARE * (now - asked_s)
+            if worked or (activity.wants and last.wants):
                 moved_s = now
-            window_s, window_cpu = now, cpu
+            asked_s, last = now, activity
         assert still.silent_s == pytest.approx(now - spoke_s)
         assert still.idle_s == pytest.approx(now - moved_s)
         assert still.idle_s <= still.silent_s + 1e-9
@@ -78,11 +85,19 @@ def test_standstill_is_silence_and_idleness_together(steps: list[tuple[float, bo
 
 def test_an_idle_event_loop_is_not_progress() -> None:
     cpu = 0.0
-    still = Standstill(0.0, lambda: cpu)
-    for second in range(1, 61):
+    still = Standstill(0.0, lambda: Activity(cpu, second % 9 == 0))
+    for second in range(1, 61):  # it wakes up now and then, and is seen at it
         cpu += 0.01
         still.see(float(second), spoke=False)
     assert still.idle_s == 60.0
+
+
+def test_a_process_that_is_not_let_run_is_not_hung() -> None:
+    still = Standstill(0.0, lambda: Activity(0.0, True))
+    for second in range(1, 61):
+        still.see(float(second), spoke=False)
+    assert still.idle_s == 0.0
+    assert still.silent_s == 60.0
 
 
 def test_a_process_with_a_strange_name(tmp_path: Path) -> None:
