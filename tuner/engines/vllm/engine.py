@@ -205,7 +205,7 @@ class VllmEngine:
             raise
         self._owner.own(handle.pid)
         running = Running(handle, command, port, self._limits, self._owner, memory, f"{SERVER_MARKER}={name}")
-        watched = Watched(port, name, log, running.poll, running.cpu_s)
+        watched = Watched(port, name, log, running.poll, running.activity)
         try:
             startup_s = wait_ready(watched, self._limits, say, started)
             self._owner.own(handle.pid)

@@ -19,6 +19,7 @@ _COUNTERS = {
     "steps": "vllm:iteration_tokens_total_count",
     "queue_time_s": "vllm:request_queue_time_seconds_sum",
 }
+_GAUGES = {"running": "vllm:num_requests_running", "waiting": "vllm:num_requests_waiting"}
 _COMPUTED = ("step_tokens", "prompt_tokens", "generation_tokens")
 _FINISHED = "vllm:request_success_total"
 _CACHE = "vllm:cache_config_info"
@@ -26,15 +27,21 @@ _CACHE = "vllm:cache_config_info"
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """One reading: running totals by their short names, and the labels of the cache configuration."""
+    """One reading: running totals and gauges by their short names, and the cache configuration's labels."""
 
     totals: Mapping[str, float] = field(default_factory=dict)
+    gauges: Mapping[str, float] = field(default_factory=dict)
     cache: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def tokens(self) -> float:
         """Tokens computed so far, of prompts and answers; it moves with every step that does anything."""
         return sum(self.totals.get(name, 0.0) for name in _COMPUTED)
+
+    @property
+    def only_waiting(self) -> bool:
+        """Requests wait and none runs: none of them fits, and there is nothing whose end would make room."""
+        return self.gauges.get("waiting", 0.0) > 0 and self.gauges.get("running", 1.0) == 0
 
     def since(self, before: Metrics) -> dict[str, float]:
         """What was added since an earlier reading."""
@@ -44,8 +51,9 @@ class Metrics:
 def parse(text: str) -> Metrics:
     """Read a /metrics page; engines of a data-parallel server are summed, `_created` times left out."""
     totals: dict[str, float] = {}
+    gauges: dict[str, float] = {}
     cache: dict[str, str] = {}
-    short = {series: name for name, series in _COUNTERS.items()}
+    short = {series: name for name, series in (_COUNTERS | _GAUGES).items()}
     for line in text.splitlines():
         if not line.startswith("vllm:") or not (match := _SAMPLE.match(line)):
             continue
@@ -60,7 +68,8 @@ def parse(text: str) -> Metrics:
         else:
             continue
         try:
-            totals[name] = totals.get(name, 0.0) + float(match[3])
+            into = gauges if name in _GAUGES else totals
+            into[name] = into.get(name, 0.0) + float(match[3])
         except ValueError:
             continue
-    return Metrics(totals, cache)
+    return Metrics(totals, gauges, cache)

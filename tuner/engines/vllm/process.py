@@ -53,11 +53,6 @@ class Child:
         return self._process.poll()
 
 
-def cpu_seconds(session: int) -> float:
-    """CPU time of a session's living processes and of the children they have reaped."""
-    return sum(stat.cpu_s for stat in sessions.members(session))
-
-
 def stop(handle: Handle, grace_s: float, marker: str = "") -> bool:
     """SIGTERM to the group, SIGKILL to the whole session after the grace, and the leader reaped.
 

@@ -12,20 +12,20 @@ from tuner.engines.vllm import control, diagnose
 from tuner.engines.vllm.limits import Limits
 from tuner.engines.vllm.log_tail import LogTail
 from tuner.engines.vllm.logs import phase_of
-from tuner.engines.vllm.standstill import Standstill
+from tuner.engines.vllm.standstill import Activity, Standstill
 
 _SAY_SILENT_AFTER_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What the wait looks at: the port and name to answer, the log, the exit code, the tree's CPU time."""
+    """What the wait looks at: the port and name to answer, the log, the exit code, the tree's activity."""
 
     port: int
     name: str
     log: Path
     poll: Callable[[], int | None]
-    cpu_s: Callable[[], float]
+    activity: Callable[[], Activity]
 
 
 def wait_ready(watched: Watched, limits: Limits, phase: Phase, started_s: float) -> float:
@@ -34,7 +34,7 @@ def wait_ready(watched: Watched, limits: Limits, phase: Phase, started_s: float)
     Raises:
         LaunchFailure: it ended, another server answers on the port (PORT), it hung, or the limit passed.
     """
-    tail, still = LogTail(watched.log), Standstill(started_s, watched.cpu_s)
+    tail, still = LogTail(watched.log), Standstill(started_s, watched.activity)
     said = "starting"
     phase(said)
     while True:

@@ -12,6 +12,7 @@ from tuner.engines.vllm.launchers import Command
 from tuner.engines.vllm.limits import Limits
 from tuner.engines.vllm.owner import Owner
 from tuner.engines.vllm.process import Handle
+from tuner.engines.vllm.standstill import Activity
 
 
 class Running:
@@ -43,11 +44,11 @@ class Running:
         """The leader's exit code, None while it lives."""
         return self.handle.poll()
 
-    def cpu_s(self) -> float:
-        """CPU time of the server's process tree, in the container where there is one."""
-        return process.cpu_seconds(self.handle.pid) + sum(
-            stat.cpu_s for pid in self._container_pids() if (stat := sessions.stat_of(pid))
-        )
+    def activity(self) -> Activity:
+        """What the server's process tree is doing, in the container where there is one."""
+        tree = sessions.members(self.handle.pid)
+        tree += [stat for pid in self._container_pids() if (stat := sessions.stat_of(pid))]
+        return Activity(sum(stat.cpu_s for stat in tree), any(stat.state in "RD" for stat in tree))
 
     def stop(self) -> None:
         """End it all and wait until it is gone; the second call does nothing."""

@@ -17,7 +17,7 @@ from tuner.engines.vllm.standstill import Standstill
 
 _ASK_EVERY_S = 5.0
 """/metrics costs the API server some milliseconds of the time that is being measured."""
-_BUSY_CPU_FACTOR = 3.0
+BUSY_FACTOR = 2.0
 """A server that burns CPU without computing a token may be compiling: it gets so many times the limit."""
 
 
@@ -55,7 +55,7 @@ class ReplayWatch:
     def _run(self) -> None:
         started = moved = asked = time.monotonic()
         computed = -1.0
-        tail, still = LogTail(self._watched.log), Standstill(started, self._watched.cpu_s)
+        tail, still = LogTail(self._watched.log), Standstill(started, self._watched.activity)
         tail.lines()
         every_s = min(_ASK_EVERY_S, self._limits.replay_standstill_s / 4)
         while not self._ended.wait(self._limits.poll_s):
@@ -71,14 +71,16 @@ class ReplayWatch:
                 self._fail(diagnose.engine_dead(self._watched.log, now - started))
                 return
             status, text = control.request(self._watched.port, "/metrics")
-            tokens = metrics.parse(text).tokens if status == 200 else computed
+            read = metrics.parse(text)
+            tokens = read.tokens if status == 200 else computed
             if tokens != computed or not self._in_flight() or (status != 200 and still.idle_s == 0.0):
                 moved, computed = now, tokens
-            self._judge(now - moved, still.idle_s, now - started)
+            self._judge(now - moved, still.idle_s, read.only_waiting, now - started)
 
-    def _judge(self, stuck_s: float, idle_s: float, seconds: float) -> None:
+    def _judge(self, stuck_s: float, idle_s: float, only_waiting: bool, seconds: float) -> None:
         limit_s = self._limits.replay_standstill_s
-        if stuck_s > limit_s and (idle_s > limit_s / 2 or stuck_s > _BUSY_CPU_FACTOR * limit_s):
+        hopeless = only_waiting or idle_s > limit_s / 2
+        if stuck_s > limit_s * (1.0 if hopeless else BUSY_FACTOR):
             self._fail(
                 diagnose.stuck(
                     self._watched.log,
