@@ -148,6 +148,9 @@ class BlockManager:
             length = self._run_blocks[run]
             if place >= self._held[request]:
                 if resident[run]:
+                    # the very blocks that this step hands out may be the last copy
+                    queue.settle()
+                if resident[run]:
                     self._copied[request] = 1
                     return
                 self._refs[run] += 1

@@ -21,9 +21,36 @@ from tuner.space import LaunchConfig, Rules, flag_table, to_argv
 _COLD_S, _COMPILE_S, _WARM_S = 85.0, 76.0, 50.0
 _MEASURED_GIB, _GIB_S = 15.0, 0.5
 
+SIMULATED_FLAGS = frozenset(
+    {
+        "async-scheduling",
+        "block-size",
+        "cudagraph-capture-sizes",
+        "enable-chunked-prefill",
+        "enable-prefix-caching",
+        "enforce-eager",
+        "gpu-memory-utilization",
+        "kv-cache-dtype",
+        "kv-cache-memory-bytes",
+        "kv-offloading-size",
+        "load-format",
+        "max-cudagraph-capture-size",
+        "max-model-len",
+        "max-num-batched-tokens",
+        "max-num-seqs",
+        "performance-mode",
+        "stream-interval",
+        "swap-space",
+        "tensor-parallel-size",
+    }
+)
+"""Flags whose effect on scheduling, memory or step time is simulated; others only reach the command line."""
+
 
 class SimulatedEngine:
     """vLLM of one version with one model on one kind of GPU, simulated.
+
+    `facts.notes` of a server names the flags of its configuration that the simulation knows nothing of.
 
     With `noise` > 0 every step time is multiplied by a lognormal factor of that standard deviation; each
     replay draws its own, reproducibly from `seed`.
@@ -79,7 +106,7 @@ class SimulatedEngine:
             command=("vllm", "serve", model, *to_argv(config, self._version)),
             weights_gib=setup.plan.weights_gib,
             effective=setup.effective,
-            notes=("simulated",),
+            notes=_notes(config),
         )
         return SimulatedServer(setup, facts, self._noise_of_replay)
 
@@ -115,3 +142,8 @@ class SimulatedEngine:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _notes(config: LaunchConfig) -> tuple[str, ...]:
+    ignored = sorted(name for name in config if name not in SIMULATED_FLAGS)
+    return ("simulated", *((f"without effect in the simulation: {', '.join(ignored)}",) if ignored else ()))
