@@ -15,6 +15,8 @@ from tuner.traces.trace import Trace
 
 U16 = NDArray[np.uint16]
 
+_CACHED_TOKENS = 1 << 25
+
 # common words that most tokenizers keep in one piece behind a space
 _WORDS = (
     b"time year people way day man thing woman life child world school state family student group country "
@@ -60,6 +62,7 @@ class Prompts:
 
     def tokens(self, index: int) -> U16:
         """The prompt of one request."""
+        self._draw_blocks([block for block, _ in self.layout(index)])
         parts = [self.block(block)[:length] for block, length in self.layout(index)]
         return np.concatenate([*parts, self.tail(index)])
 
@@ -77,20 +80,34 @@ class Prompts:
 
     def block(self, block: int) -> U16:
         """The tokens of one block, in full."""
-        tokens = self._blocks.get(block)
-        if tokens is None:
-            tokens = self._blocks[block] = self._draw(f"block {block}", self._trace.block_tokens)
-        return tokens
+        if block not in self._blocks:
+            self._draw_blocks([block])
+        return self._blocks[block]
 
     def tail(self, index: int) -> U16:
         """The tokens that only this request has, behind its blocks."""
         shared = sum(length for _, length in self.layout(index))
         return self._draw(f"request {index}", int(self._trace.input_tokens[index]) - shared)
 
+    def _draw_blocks(self, wanted: list[int]) -> None:
+        """Draw what is missing in one go: numpy's cost a call is most of the cost of a block."""
+        size = self._trace.block_tokens
+        if len(self._blocks) * size > _CACHED_TOKENS:
+            self._blocks.clear()
+        missing = list(dict.fromkeys(block for block in wanted if block not in self._blocks))
+        if missing:
+            drawn = self._ids(b"".join(self._raw(f"block {block}", size) for block in missing))
+            self._blocks.update(zip(missing, drawn.reshape(len(missing), size), strict=True))
+
     def _draw(self, name: str, count: int) -> U16:
+        return self._ids(self._raw(name, max(count, 0)))
+
+    def _raw(self, name: str, count: int) -> bytes:
         digest = hashlib.sha256(self._key + b":" + name.encode()).digest()
-        raw = np.frombuffer(hashlib.shake_128(digest).digest(4 * max(count, 0)), dtype="<u4")
-        return (self._low + raw % self._span).astype(np.uint16)
+        return hashlib.shake_128(digest).digest(4 * count)
+
+    def _ids(self, raw: bytes) -> U16:
+        return (self._low + np.frombuffer(raw, dtype="<u4") % self._span).astype(np.uint16)
 
 
 class Bodies:
@@ -157,11 +174,10 @@ class Bodies:
         return path, b"{" + self._head + output + prompt + b"}"
 
     def _ids(self, index: int) -> bytes:
+        if not self._keep:
+            return _commas(self._prompts.tokens(index))
         parts = []
         for block, length in self._prompts.layout(index):
-            if not self._keep:
-                parts.append(_commas(self._prompts.block(block)[:length]))
-                continue
             fragment = self._fragments.get((block, length))
             if fragment is None:
                 fragment = self._fragments[block, length] = _commas(self._prompts.block(block)[:length])
