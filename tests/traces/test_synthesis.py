@@ -59,7 +59,16 @@ def test_parameters_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"requests": 1}, {"duration_s": 0.0}, {"turns": 0.5}, {"block_tokens": 0}, {"longest": 900}]
+    "wrong",
+    [
+        {"requests": 1},
+        {"duration_s": 0.0},
+        {"turns": 0.5},
+        {"block_tokens": 0},
+        {"longest": 900},
+        {"swing_s": 0.0},
+        {"burst_share": 1.0},
+    ],
 )
 def test_parameters_that_give_no_trace(wrong: dict[str, float]) -> None:
     with pytest.raises(BadRequest):

@@ -55,13 +55,13 @@ class SupportChat:
     """Seconds between an answer's end and the next question."""
     longest: int = 16000
     """No request is longer, prompt and answer together: the session ends before it."""
-    swings: float = 2.0
+    swing_s: float = 600.0
     swing: float = 0.8
-    """Whole swings over the duration, and how far they go from the mean, as a share of it."""
-    bursts: int = 6
+    """How long a swing takes, and how far it goes from the mean, as a share of it."""
+    burst_every_s: float = 200.0
     burst_share: float = 0.22
     burst_s: float = 14.0
-    """Bursts, the share of the sessions that begins in them, and how long one lasts."""
+    """How often there is a burst, the share of the sessions that begins in one, and how long it lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,12 @@ def _check(chat: SupportChat) -> None:
             "no such trace can be made",
             "give 2 requests or more, a duration above 0, turns and blocks from 1",
         )
+    lengths = (chat.account, chat.question, chat.answer, chat.pasted, chat.pause)
+    positive = [chat.swing_s, chat.burst_every_s, chat.burst_s, *(length.median for length in lengths)]
+    if min(positive) <= 0 or not 0 <= chat.burst_share < 1 or not 0 <= chat.swing <= 1:
+        raise BadRequest(
+            "no such trace can be made", "give medians and times above 0, shares and swing from 0 to 1"
+        )
     if chat.longest < chat.system_tokens + 64:
         raise BadRequest(
             f"requests of at most {chat.longest} tokens behind a system prompt of {chat.system_tokens}",
@@ -133,7 +139,7 @@ def _sessions(chat: SupportChat) -> Iterator[list[_Turn]]:
     """
     rng = np.random.default_rng(chat.seed)
     lead_s = min(chat.duration_s, 900.0)
-    burst_at = rng.uniform(0.05, 0.95, chat.bursts) * chat.duration_s
+    burst_at = rng.uniform(0.05, 0.95, max(1, round(chat.duration_s / chat.burst_every_s))) * chat.duration_s
     shared = chat.system_tokens // chat.block_tokens
     next_block, number, empty = shared, 0, 0
     while True:
@@ -168,10 +174,10 @@ def _sessions(chat: SupportChat) -> Iterator[list[_Turn]]:
 
 def _begin(chat: SupportChat, rng: np.random.Generator, burst_at: F64, lead_s: float) -> float:
     """When a session begins: in a burst, or at a time that the swing accepts."""
-    if chat.bursts and rng.random() < chat.burst_share:
+    if rng.random() < chat.burst_share:
         return float(rng.choice(burst_at) + rng.exponential(chat.burst_s / 2))
     while True:
         at_s = float(rng.uniform(-lead_s, chat.duration_s))
-        height = 1 - chat.swing * np.cos(2 * np.pi * chat.swings * at_s / chat.duration_s)
+        height = 1 - chat.swing * np.cos(2 * np.pi * at_s / chat.swing_s)
         if rng.random() * (1 + chat.swing) < height:
             return at_s
