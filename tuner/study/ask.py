@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 50
 """Asks in a row that lead to no launch before the next point is chosen without the sampler."""
+REPEATS = 5
+"""The same for asks in a row that were tried already: a space that is nearly used up."""
 _DRAWS = 2000
 
 
@@ -47,12 +49,18 @@ class Asker:
         """
         if not self._distributions:
             return None
-        for _ in range(PATIENCE):
+        asks = repeats = 0
+        while asks < PATIENCE and repeats < REPEATS:
             history = History(self._study)
             trial = self._ask(history)
             config = self._baseline.space.config(trial.params)
-            if not self._settled(trial, config, history, observer):
+            before = history.seen(config)
+            if before is None and not self._refused(trial, config, history, observer):
                 return trial, config
+            asks += 1
+            if before is not None:
+                repeats += 1
+                tell(self._study, trial, told_again(before))
         history = History(self._study)
         point = self._untried(history)
         if point is None:
@@ -79,11 +87,8 @@ class Asker:
             trial.set_user_attr("origin", SAMPLER)
         return trial
 
-    def _settled(self, trial: Trial, config: LaunchConfig, history: History, observer: Observer) -> bool:
-        before = history.seen(config)
-        if before is not None:
-            tell(self._study, trial, told_again(before))
-            return True
+    def _refused(self, trial: Trial, config: LaunchConfig, history: History, observer: Observer) -> bool:
+        """Whether a rule refuses the configuration; the trial is then told."""
         refusal = self._job.rules.check(config)
         if refusal is None:
             return False

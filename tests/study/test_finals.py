@@ -1,0 +1,107 @@
+"""The finals on an engine that is noisy, as real ones are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from toy import DEFAULTS, ToyEngine, Watcher, make_job, truth_rps
+
+from tuner.engines.base import FailureKind, LaunchFailure
+from tuner.measure import judge
+from tuner.replay import Workload
+from tuner.space.config import LaunchConfig
+from tuner.spec import Slo
+from tuner.study import StudyPlace, tune
+from tuner.study.finalist import Finalist, best_of, surely
+from tuner.study.trial import Run
+from tuner.study.users import first_row, nearby, table_numbers
+
+
+def noisy(**more: object) -> ToyEngine:
+    return ToyEngine(deterministic=False, spread=0.02, name="vllm", **more)  # type: ignore[arg-type]
+
+
+def test_finalists_are_interleaved_with_the_default_within_six_launches(place: StudyPlace) -> None:
+    engine, watcher = noisy(), Watcher()
+    result = tune(make_job(engine, trials=9), place, watcher)
+    labels = [label for label, *_ in watcher.of("final_started")]
+    assert labels[:3] == ["A", "B", "default"] and labels[3] == "default"
+    assert len(labels) <= 6 and len(engine.launched) == 9 + len(labels)
+    assert result.recommendation == "tuned" and result.profile is not None
+    assert result.profile.provenance == "measured"
+    assert result.winner is not None
+    assert truth_rps({**DEFAULTS, **result.winner.flags}) > truth_rps(DEFAULTS)
+    assert 0 < len(result.users_table) <= 3
+    assert all(r.default_p99_s and r.tuned_p99_s for r in result.users_table)
+
+
+def test_a_noisy_engine_with_nothing_to_gain_keeps_the_default(place: StudyPlace) -> None:
+    engine = noisy(speed=lambda flags: 2.0)
+    assert tune(make_job(engine, trials=4), place, Watcher()).recommendation == "default"
+
+
+def test_a_finalist_that_crashes_does_not_win(place: StudyPlace) -> None:
+    def crash(count: int) -> None:
+        if count in (5, 6):
+            raise LaunchFailure(FailureKind.OOM, "out of memory", seconds=9.0)
+
+    engine = ToyEngine(before_launch=crash)
+    result = tune(make_job(engine, trials=4), place, Watcher())
+    assert result.recommendation == "default" and result.gain == 1.0
+
+
+def test_a_machine_at_fault_in_the_finals_is_waited_out(place: StudyPlace) -> None:
+    def busy(count: int) -> None:
+        if count == 5:
+            raise LaunchFailure(FailureKind.GPU_BUSY, "busy", seconds=1.0)
+
+    engine = ToyEngine(before_launch=busy)
+    result = tune(make_job(engine, trials=4), place, Watcher())
+    assert result.launches == len(engine.launched) and result.recommendation == "tuned"
+
+
+def test_surely_needs_the_upper_bound_within_the_slo(place: StudyPlace) -> None:
+    job = make_job()
+    slo = Slo(e2e_p99_s=30.0)
+    with ToyEngine().launch(LaunchConfig(), place.folder) as server:
+        replay = server.replay(Workload(job.trace))
+    late = replay.last_s.copy()
+    late[np.argsort(replay.e2e_s())[-4:]] += 1e3
+    few_late = judge(replace(replay, last_s=late), slo)
+    assert few_late.passes and few_late.interval_s[1] > 30.0
+    assert not surely(few_late, slo).passes
+    assert surely(judge(replay, slo), slo).passes
+
+
+@pytest.mark.parametrize("carried", [1.0, 1.05, 1.0499999])
+def test_one_step_more_is_not_better(carried: float) -> None:
+    assert best_of([finalist("A", carried)], finalist("default", 1.0)).label == "default"  # type: ignore[union-attr]
+
+
+def test_the_best_wins_and_of_equals_the_one_that_changes_less() -> None:
+    default = finalist("default", 1.0)
+    more, less = finalist("A", 1.3, {"a": 1, "b": 2}), finalist("B", 1.3, {"a": 1})
+    assert best_of([more, less], default) is less
+    assert best_of([finalist("A", 1.2), finalist("B", 1.4)], default).load == 1.4  # type: ignore[union-attr]
+    assert best_of([], finalist("default", 0.0)) is None
+    assert best_of([finalist("A", 0.2)], finalist("default", 0.0)).label == "A"  # type: ignore[union-attr]
+
+
+def test_numbers_of_the_users_table() -> None:
+    assert list(table_numbers())[:7] == [10, 20, 50, 100, 200, 500, 1000]
+    assert list(table_numbers(first_row(3)))[:4] == [1, 2, 5, 10]
+    assert nearby(96, 3) == [20, 50, 100]
+    assert nearby(96, 0) == []
+    assert nearby(1, 3) == [1, 2]
+
+
+class Carries:
+    def __init__(self, rps: float) -> None:
+        self.rps = rps
+
+
+def finalist(label: str, rps: float, changed: dict[str, int] | None = None) -> Finalist:
+    run = Run(LaunchConfig(), capacity=Carries(rps))  # type: ignore[arg-type]
+    return Finalist(label, LaunchConfig(), 1.0, changed or {}, [run])
