@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,12 +13,18 @@ from tuner.engines.vllm import VllmEngine
 from tuner.hardware import find_gpu
 
 
+@pytest.fixture(scope="session", autouse=True)
+def short_collections() -> None:
+    """A replay collects garbage before it begins; all that pytest holds need not be visited each time."""
+    gc.freeze()
+
+
 @pytest.fixture
 def faults(tmp_path: Path) -> Iterator[Faults]:
     """The fault of the next stand-in; after the test no process of it may be left."""
     faults = Faults(tmp_path / "fault")
     yield faults
-    assert not (left := faults.survivors()), [(p.pid, p.cmdline()) for p in left]
+    assert not (left := faults.survivors()), left
 
 
 @pytest.fixture

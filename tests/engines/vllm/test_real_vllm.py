@@ -99,15 +99,15 @@ def test_plain_and_forked_servers_answer_alike(
     real: Callable[[LauncherKind], VllmEngine], tmp_path: Path
 ) -> None:
     """Three configurations in a row from one import, each answering as a plain launch does."""
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
     warm = real(LauncherKind.WARM)
     forked = [serve(warm, number, tmp_path / "warm") for number in range(len(CONFIGS))]
     assert warm.launcher is LauncherKind.WARM, warm.notes
     warm.close()
     plain = real(LauncherKind.PLAIN)
     assert forked == [serve(plain, number, tmp_path / "plain") for number in range(len(CONFIGS))]
-    assert not [
-        p for p in psutil.Process().children(recursive=True) if "vllm" in " ".join(p.cmdline()).lower()
-    ]
+    plain.close()
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
 
 
 def test_what_cannot_start_is_a_failure_with_a_cause(
