@@ -46,7 +46,7 @@ class Call(Protocol):
 class Connection(asyncio.Protocol):
     """One keep-alive connection that carries one request at a time."""
 
-    __slots__ = ("_pool", "call", "idle_since", "reader", "seen", "served", "transport", "written")
+    __slots__ = ("_pool", "call", "idle_since", "pooled", "reader", "seen", "transport", "written")
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -54,12 +54,7 @@ class Connection(asyncio.Protocol):
         self.call: Call | None = None
         self.transport: asyncio.Transport | None = None
         self.idle_since = self.written = self.seen = clock()
-        self.served = 0
-
-    @property
-    def idle_before(self) -> float:
-        """Seconds that the connection had lain idle when the request was written."""
-        return self.written - self.idle_since
+        self.pooled = False
 
     def send(self, call: Call, head: bytes, body: bytes) -> None:
         """Write a request."""
@@ -100,7 +95,6 @@ class Connection(asyncio.Protocol):
             call.body(reader, body, now)
         if reader.done and self.call is call:
             self.call = None
-            self.served += 1
             self.idle_since = now
             if reader.keep_alive:
                 self._pool.give(self)
@@ -188,6 +182,7 @@ class Pool:
 
     def give(self, connection: Connection) -> None:
         """Take a connection back."""
+        connection.pooled = True
         if self._closed:
             connection.abort()
         else:
@@ -240,6 +235,7 @@ class Pool:
             return
         finally:
             self._topping_up -= 1
+        connection.pooled = True
         self._idle.insert(0, connection)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:

@@ -31,7 +31,7 @@ _LEAD_S = 0.05
 _EARLY_S = 0.0002
 _TICK_S = 0.05
 _PROGRESS_TICKS = 5
-_STALE_WITHIN_S = 0.25
+_STALE_WITHIN_S = 2.0  # one round trip, and then this process has to get a CPU
 _ERROR_KINDS = 40
 _CPU_SHARE = 0.95
 
@@ -69,10 +69,10 @@ class _Call:
             self.run.failed(self.index, kind, f"HTTP {status}: {_said(self.text)}", answer)
 
     def broken(self, connection: Connection, reason: str, now: float) -> None:
-        stale = connection.served > 0 or connection.idle_before > 1.0
-        unread = not connection.reader.began
-        if stale and unread and not self.retried and now - connection.written < _STALE_WITHIN_S:
-            # the server closed an idle connection while the request was on its way: it never saw it
+        at_once = now - connection.written < _STALE_WITHIN_S and not connection.reader.began
+        if connection.pooled and at_once and not self.retried:
+            # the server closed an idle connection while the request was on its way: it never saw it; a fault
+            # of its own would show again on the fresh connection
             self.retried = True
             self.run.connect(self)
             return
