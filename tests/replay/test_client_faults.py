@@ -44,7 +44,7 @@ def logged(server: MockServer, replay: Replay) -> list[Served]:
 
 
 def differences(client: np.ndarray, server: list[float]) -> float:
-    """The lower quartile of the differences: on a busy machine many requests wait for a CPU on either side."""
+    """The lower quartile of the differences: on a busy machine many requests wait for a CPU."""
     return float(np.quantile(np.abs(client - np.asarray(server)), 0.25))
 
 

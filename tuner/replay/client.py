@@ -45,7 +45,8 @@ def replay_http(
     trace = workload.trace
     if not len(trace):
         return Run(workload, stop, options, progress).replay(0.0)
-    ensure_capacity(workload.users or min(len(trace), math.ceil(4 * min(trace.rate_rps, 1e6))))
+    at_once = workload.users or math.ceil(4 * min(trace.rate_rps, 1e6))  # four seconds of arrivals
+    ensure_capacity(min(len(trace), at_once))
     url = BaseUrl.parse(base_url)
     chat: TextScale | None = None
     if trace.bodies is None:
