@@ -79,10 +79,10 @@ def test_silence_without_cpu_is_a_hang(engine: VllmEngine, faults: Faults, tmp_p
 def test_silence_with_cpu_is_work(
     make_engine: Callable[..., VllmEngine], faults: Faults, tmp_path: Path
 ) -> None:
-    limits = replace(QUICK, standstill_s=1.5)
-    faults.set("computes_silently", "2.5")
+    limits = replace(QUICK, standstill_s=1.0)
+    faults.set("computes_silently", "1.6")
     with make_engine(limits=limits).launch(SMALL, tmp_path / "trial") as server:
-        assert server.facts.startup_s > 2.5
+        assert server.facts.startup_s > 1.6
 
 
 def test_never_ready_is_a_timeout(

@@ -183,3 +183,19 @@ def test_a_registry_of_another_boot_kills_nobody(tmp_path: Path) -> None:
     finally:
         innocent.kill()
         innocent.wait()
+
+
+def test_what_another_host_or_container_owns_is_left_alone(tmp_path: Path) -> None:
+    innocent = subprocess.Popen(SLEEPER, start_new_session=True)
+    try:
+        owner = Owner(tmp_path)
+        owner.own(innocent.pid)
+        (file,) = tmp_path.glob("*.json")
+        record = {**json.loads(file.read_text()), "place": ["elsewhere", "pid:[1]"], "owner": [1, 1]}
+        file.write_text(json.dumps({**record, "commands": [["touch", str(tmp_path / "touched")]]}))
+        assert clear_leftovers(tmp_path) == ()
+        assert innocent.poll() is None
+        assert [entry.name for entry in tmp_path.iterdir()] == [file.name]
+    finally:
+        innocent.kill()
+        innocent.wait()

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -139,6 +140,7 @@ class Owner:
         me = sessions.stat_of(os.getpid())
         record = {
             "boot": _boot(),
+            "place": _place(),
             "owner": [os.getpid(), me.start if me else 0],
             "sessions": list(self._sessions.values()),
             "commands": self._commands,
@@ -159,12 +161,12 @@ def clear_leftovers(folder: Path | None = None) -> tuple[str, ...]:
     for file in sorted((folder or state_folder()).glob("*.json")):
         try:
             record = json.loads(file.read_text())
-            owner, boot = record["owner"], record["boot"]
+            owner, boot, place = record["owner"], record["boot"], record["place"]
             recorded, commands = record["sessions"], record["commands"]
         except (OSError, ValueError, KeyError):
             file.unlink(missing_ok=True)
             continue
-        if boot == _boot() and sessions.alive(*owner):
+        if place != _place() or (boot == _boot() and sessions.alive(*owner)):
             continue
         if boot == _boot():
             ended = [pid for known in recorded for pid in _end(known)]
@@ -186,6 +188,14 @@ def _end(known: list[list[int]]) -> list[int]:
         pids |= {stat.pid for stat in sessions.members(leader[0])}
     sessions.send(pids, signal.SIGKILL)
     return sorted(pids)
+
+
+def _place() -> list[str]:
+    """Where process numbers mean the same: a home folder can be shared by hosts and by containers."""
+    try:
+        return [socket.gethostname(), str(Path("/proc/self/ns/pid").readlink())]
+    except OSError:
+        return [socket.gethostname(), ""]
 
 
 def _boot() -> str:
