@@ -23,8 +23,9 @@ class Coefficients:
     """The same for latent attention, whose decode kernels have few heads' worth of work to overlap."""
     matmul: float = 0.59
     """Of the tensor-core peak, for the linear layers of a prompt chunk and the small kernels between."""
-    attention: float = 0.35
-    """Of the tensor-core peak, for attention over prompt chunks."""
+    attention: float = 0.5
+    """Of the tensor-core peak, for attention over prompt chunks; kernels alone reach 0.5 to 0.75 on long
+    prompts (FlashAttention-2 and -3, the papers' forward figures)."""
     expert_matmul: float = 0.4
     """Of the tensor-core peak, for grouped expert products."""
     quantized_matmul: float = 0.8
