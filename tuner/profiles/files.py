@@ -9,6 +9,7 @@ import yaml
 from tuner.errors import BadRequest
 from tuner.profiles.codec import profile_from_json, profile_to_json
 from tuner.profiles.profile import Profile
+from tuner.profiles.text import yaml_text
 
 SIMULATED = "SIMULATED"
 
@@ -19,7 +20,7 @@ def save_profile(profile: Profile, path: Path) -> None:
     Raises:
         BadRequest: it cannot be written.
     """
-    text = yaml.safe_dump(profile_to_json(profile), sort_keys=False, allow_unicode=True, width=110)
+    text = yaml_text(profile_to_json(profile))
     if profile.provenance == "simulated":
         text = f"# {SIMULATED}: predicted, not measured on a GPU\n{text}"
     beside = path.with_name(path.name + ".new")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
-import yaml
-
 from tuner.profiles.exporters.common import (
     PORT,
     comment,
@@ -17,6 +15,7 @@ from tuner.profiles.exporters.common import (
     serve_words,
 )
 from tuner.profiles.profile import Profile
+from tuner.profiles.text import yaml_text
 
 
 def export(profile: Profile) -> str:
@@ -46,7 +45,7 @@ def export(profile: Profile) -> str:
         device = {"driver": "nvidia", "count": gpus(profile), "capabilities": ["gpu"]}
         service["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
     file = {"services": {name_of(profile): service}, "volumes": {"huggingface": {}}}
-    return comment(profile) + yaml.safe_dump(file, sort_keys=False, allow_unicode=True, width=10_000)
+    return comment(profile) + yaml_text(file)
 
 
 _PROBE = f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{PORT}/health', timeout=4)"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
-import yaml
-
 from tuner.profiles.exporters.common import (
     PORT,
     comment,
@@ -17,6 +15,7 @@ from tuner.profiles.exporters.common import (
     serve_words,
 )
 from tuner.profiles.profile import Profile
+from tuner.profiles.text import yaml_text
 
 _PROBE_EVERY_S = 10
 
@@ -57,10 +56,7 @@ def export(profile: Profile) -> str:
         "metadata": {"name": name, "labels": labels},
         "spec": {"selector": labels, "ports": [{"name": "http", "port": PORT, "targetPort": "http"}]},
     }
-    text = yaml.safe_dump_all(
-        [deployment, service], sort_keys=False, allow_unicode=True, width=10_000, explicit_start=True
-    )
-    return comment(profile) + text
+    return comment(profile) + yaml_text(deployment, service)
 
 
 def _container(profile: Profile) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import yaml
 
 from tuner.profiles.exporters.common import comment, serve_words
 from tuner.profiles.profile import Profile
+from tuner.profiles.text import yaml_text
 
 
 def export(profile: Profile) -> str:
@@ -28,8 +29,7 @@ def export(profile: Profile) -> str:
         else:
             scalars = [_scalar(value) for value in values]
             entries[key] = scalars[0] if len(scalars) == 1 else scalars
-    text = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=10_000)
-    return f"{comment(profile)}{text}"
+    return comment(profile) + yaml_text(entries)
 
 
 def _options(words: list[str]) -> list[tuple[str, list[str]]]:
