@@ -86,7 +86,8 @@ def test_comes_at_the_rate_asked_for(chat: Trace, share: float, requests: int, m
     rps = share * loads.natural_rps
     load = loads.at(rps)
     assert len(load) == loads.planned(rps) == max(requests, math.ceil(min_duration_s * rps - 1e-6))
-    assert load.rate_rps == pytest.approx(rps, rel=0.03)
+    # a load comes in whole sessions: a twentieth of the trace is a few dozen of them
+    assert load.rate_rps == pytest.approx(rps, rel=0.03 if share >= 0.1 else 0.06)
     assert load.arrival_s[0] == 0 and (np.diff(load.arrival_s) >= 0).all()
     assert load.duration_s >= 0.97 * min_duration_s
 

@@ -16,6 +16,8 @@ from tuner.spec import parse_duration_s
 from tuner.traces import SupportChat, load_trace, plot_svg, synthesize, write_trace
 from tuner.traces import inspect as inspect_trace
 
+SHIPPED_SEED = SupportChat().seed
+
 app = typer.Typer(
     rich_markup_mode=None, help="Look at recorded traffic, convert it, make some.", no_args_is_help=True
 )
@@ -60,7 +62,7 @@ def make(
     target: Annotated[Path, typer.Argument(metavar="OUT", help="JSONL to write, .gz compressed.")],
     requests: Annotated[int, typer.Option("--requests", min=1, help="How many.")] = 2000,
     duration: Annotated[str, typer.Option("--duration", metavar="TIME", help="Over how long.")] = "20m",
-    seed: SeedOption = 0,
+    seed: SeedOption = SHIPPED_SEED,
     verbose: VerboseOption = False,
 ) -> int:
     """Make the traffic of a support chat: sessions of several turns behind a shared system prompt."""

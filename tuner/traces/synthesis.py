@@ -45,9 +45,9 @@ class SupportChat:
     turns: float = 4.2
     """Mean number of turns of a session (geometric)."""
     system_tokens: int = 1216
-    account: Lengths = Lengths(480, 0.8, 6000)
+    account: Lengths = Lengths(700, 0.8, 6000)
     question: Lengths = Lengths(60, 0.9, 1500)
-    answer: Lengths = Lengths(210, 0.75, 1800)
+    answer: Lengths = Lengths(100, 0.55, 450)
     pasted: Lengths = Lengths(1200, 0.7, 5000)
     """A log or a document that a customer pastes into a turn."""
     pasted_share: float = 0.04
@@ -59,7 +59,7 @@ class SupportChat:
     swing: float = 0.8
     """How long a swing takes, and how far it goes from the mean, as a share of it."""
     burst_every_s: float = 200.0
-    burst_share: float = 0.22
+    burst_share: float = 0.15
     burst_s: float = 14.0
     """How often there is a burst, the share of the sessions that begins in one, and how long it lasts."""
 
