@@ -24,6 +24,7 @@ from tuner.traces.trace import Trace
 WARM_UP_CLASSES = 8
 WARM_UP_OUTPUT_TOKENS = 32
 RESET_LIMIT_S = 5.0
+GONE_LIMIT_S = 10.0
 
 
 class VllmServer:
@@ -129,7 +130,7 @@ class VllmServer:
                     seed=self._seed,
                 )
         except BaseException as error:
-            lost = watch.failure or (self._lost() if isinstance(error, TuneError) else None)
+            lost = watch.failure or (self._gone() if isinstance(error, TuneError) else None)
             self.stop()
             if lost is not None and error is not lost:
                 raise lost from error
@@ -163,6 +164,17 @@ class VllmServer:
         if control.request(self._watched.port, "/health", timeout_s=30.0)[0] == 503:
             return diagnose.engine_dead(self._watched.log, seconds)
         return None
+
+    def _gone(self) -> LaunchFailure | None:
+        """Why the client could not reach it; a dying process closes its port before it is seen to be dead."""
+        deadline = time.monotonic() + GONE_LIMIT_S
+        while time.monotonic() < deadline:
+            if failure := self._lost():
+                return failure
+            if control.request(self._watched.port, "/health")[0] == 200:
+                return None  # it is well: the fault is the client's
+            time.sleep(0.1)
+        return diagnose.engine_dead(self._watched.log, time.monotonic() - self._since_s)
 
     def _metrics(self) -> metrics.Metrics:
         return metrics.parse(control.request(self._watched.port, "/metrics", timeout_s=30.0)[1])
