@@ -17,7 +17,7 @@ from tuner.errors import BadRequest
 from tuner.study import StudyPlace, TuneResult, tune
 from tuner.study.owner import alive, this_owner
 
-TRIALS = 7
+TRIALS = 5
 
 
 def interrupt_at(number: int) -> Callable[[int], None]:
@@ -74,11 +74,11 @@ def die(count):
     if count == int(sys.argv[3]):
         os.kill(os.getpid(), signal.SIGKILL)
 
-tune(make_job(ToyEngine(before_launch=die), trials=7), StudyPlace("toy", Path(sys.argv[2])), Watcher())
+tune(make_job(ToyEngine(before_launch=die), trials=5), StudyPlace("toy", Path(sys.argv[2])), Watcher())
 """
 
 
-@pytest.mark.parametrize("launch", [1, 4])
+@pytest.mark.parametrize("launch", [3])
 def test_kill_9_and_the_same_command_again(place: StudyPlace, straight: TuneResult, launch: int) -> None:
     here = str(Path(__file__).parent)
     ended = subprocess.run([sys.executable, "-c", KILLED, here, str(place.root), str(launch)], check=False)
