@@ -36,6 +36,7 @@ from tuner.replay import (
     Workload,
     check_server,
     choose_model,
+    probe_endpoint,
     replay_http,
 )
 from tuner.spec import LoadMode
@@ -87,7 +88,9 @@ def replay(
     recorded = trace_of(trace)
     served = choose_model(check_server(url), model, url)
     limits = asked.slo.limits()
-    options = ClientOptions(slo_smallest_s=min(limits.values()) if limits else None)
+    options = ClientOptions(
+        endpoint=probe_endpoint(url, served), slo_smallest_s=min(limits.values()) if limits else None
+    )
     sent = 0
 
     def send(workload: Workload, stop: Curtailment | None) -> Replay:

@@ -12,7 +12,7 @@ from tuner.replay.stop import Curtailment, OverWatch
 if TYPE_CHECKING:
     from tuner.replay.client import replay_http
     from tuner.replay.mock import MockServer
-    from tuner.replay.server import ServerInfo, check_server, choose_model
+    from tuner.replay.server import ServerInfo, check_server, choose_model, probe_endpoint
 
 __all__ = [
     "ClientOptions",
@@ -26,6 +26,7 @@ __all__ = [
     "Workload",
     "check_server",
     "choose_model",
+    "probe_endpoint",
     "replay_http",
 ]
 
@@ -35,6 +36,7 @@ _LATER = {
     "ServerInfo": "tuner.replay.server",
     "check_server": "tuner.replay.server",
     "choose_model": "tuner.replay.server",
+    "probe_endpoint": "tuner.replay.server",
     "replay_http": "tuner.replay.client",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import http.client
+import asyncio
 import socket
 import ssl
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+import aiohttp
 import orjson
 
 from tuner.errors import BadRequest, EngineUnavailable
@@ -204,35 +205,38 @@ def _prompt_tokens(answer: Any) -> int | None:
 
 
 def _request(url: BaseUrl, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, Any]:
-    kind = http.client.HTTPSConnection if url.secure else http.client.HTTPConnection
-    connection = kind(url.host, url.port, timeout=timeout_s)
+    try:
+        status, raw = asyncio.run(_fetch(url, method, path, body, timeout_s))
+    except TimeoutError as error:
+        raise EngineUnavailable(f"{url.shown} does not answer within {timeout_s:.0f} s") from error
+    except aiohttp.ClientConnectorDNSError as error:
+        raise BadRequest(f"{url.shown}: no such host", "check the URL") from error
+    except aiohttp.ClientSSLError as error:
+        raise BadRequest(f"{url.shown}: TLS failed", "is it http://, or not trusted?") from error
+    except aiohttp.ClientConnectorError as error:
+        raise EngineUnavailable(f"nothing listens at {url.shown}", "is the server up?") from error
+    except (aiohttp.ClientError, OSError) as error:
+        reason = type(error).__name__
+        raise EngineUnavailable(f"{url.shown} cannot be reached ({reason})", "check the URL") from error
+    try:
+        return status, orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return status, raw.decode("utf-8", "replace")
+
+
+async def _fetch(url: BaseUrl, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, bytes]:
     headers = {"Content-Type": "application/json"}
     if key := api_key():
         headers["Authorization"] = f"Bearer {key}"
-    try:
-        data = orjson.dumps(body) if body is not None else None
-        connection.request(method, url.root + path, data, headers)
-        response = connection.getresponse()
-        raw = response.read()
-    except ConnectionRefusedError as error:
-        raise EngineUnavailable(f"nothing listens at {url.shown}", "is the server up?") from error
-    except TimeoutError as error:
-        raise EngineUnavailable(f"{url.shown} does not answer within {timeout_s:.0f} s") from error
-    except socket.gaierror as error:
-        raise BadRequest(f"{url.shown}: no such host", "check the URL") from error
-    except ssl.SSLError as error:
-        raise BadRequest(
-            f"{url.shown}: TLS failed ({error.reason or 'unknown'})", "is it http://?"
-        ) from error
-    except (OSError, http.client.HTTPException) as error:
-        reason = type(error).__name__
-        raise EngineUnavailable(f"{url.shown} cannot be reached ({reason})", "check the URL") from error
-    finally:
-        connection.close()
-    try:
-        return response.status, orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        return response.status, raw.decode("utf-8", "replace")
+    target = f"{url.shown}{path}"
+    data = orjson.dumps(body) if body is not None else None
+    timeout = aiohttp.ClientTimeout(total=timeout_s)
+    trusted = ssl.create_default_context() if url.secure else True
+    async with (
+        aiohttp.ClientSession(timeout=timeout) as session,
+        session.request(method, target, data=data, headers=headers, ssl=trusted) as response,
+    ):
+        return response.status, await response.read()
 
 
 def _refused(url: BaseUrl, status: int, body: Any, path: str) -> BadRequest | EngineUnavailable:
