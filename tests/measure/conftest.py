@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import settings
 from replays_by_hand import replay_of
 
 from tuner.replay import Replay
 
 # no limit of time on an example: a busy machine is no fault of the code
-settings.register_profile("any-machine", deadline=None, max_examples=80)
-settings.load_profile("any-machine")
 
 
 @pytest.fixture

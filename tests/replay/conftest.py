@@ -6,14 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from even_traces import even_trace
-from hypothesis import settings
 
 from tuner.replay.mock import MockServer
 from tuner.traces.trace import Trace
 
 # no limit of time on an example: a busy machine is no fault of the code
-settings.register_profile("any-machine", deadline=None, max_examples=80)
-settings.load_profile("any-machine")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import json
 import optuna
 import pytest
 import yaml
-from conftest import Done
+from finished_study import Done
 from optuna.trial import TrialState
 from toy import DEFAULTS, ToyEngine, ToySpace, Watcher, make_job, truth_rps
 

@@ -223,6 +223,7 @@ class ToyRules:
 
     refuse: Callable[[Mapping[str, Any]], bool] = lambda _: False
     learned: list[tuple[str, float | None, float | None]] = field(default_factory=list)
+    observed: dict[str, int | None] = field(default_factory=dict)
 
     def check(self, config: Mapping[str, Any]) -> ToyRefusal | None:
         if config.get("max-num-batched-tokens", 2048) < config.get("max-num-seqs", 256):
@@ -233,8 +234,21 @@ class ToyRules:
                 return ToyRefusal("learned", f"{flag} {value} is known not to start")
         return ToyRefusal("toy", "refused") if self.refuse(config) else None
 
-    def learn(self, flag: str, min: float | None = None, max: float | None = None, reason: str = "") -> None:
+    def learn(
+        self,
+        flag: str,
+        min: float | None = None,
+        max: float | None = None,
+        reason: str = "",
+        *,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
         self.learned.append((flag, min, max))
+
+    def observe(
+        self, config: Mapping[str, Any], *, kv_tokens: int | None = None, weights_gib: float | None = None
+    ) -> None:
+        self.observed[LaunchConfig.of(config).key()] = kv_tokens
 
 
 @dataclass

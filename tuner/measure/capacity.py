@@ -67,6 +67,7 @@ def find_capacity(
     start_rps: float,
     *,
     beat_start: bool = False,
+    floor_rps: float = 0.0,
     max_replays: int = _MAX_REPLAYS,
 ) -> Capacity:
     """Bracket and bisect to one grid step, from `start_rps` up or down.
@@ -75,7 +76,7 @@ def find_capacity(
     start (8 and 16 steps are x1.48 and x2.18) and in nine within a factor 8 (44 steps). Where the P99 at the
     start is close to the limit the first stride is short. The result is the same from every start as long as
     passing is monotone in the load. With `beat_start` a configuration that fails at the start has lost, and
-    the search ends there.
+    the search ends there. No load below `floor_rps` is tried.
     """
     judged: dict[int, Judgement] = {}
     order: list[int] = []
@@ -87,6 +88,10 @@ def find_capacity(
         return judged[step].passes
 
     start = grid.step(start_rps)
+    lowest = start - _REACH
+    if floor_rps > 0.0:
+        lowest = max(lowest, math.ceil(round(math.log(floor_rps / grid.anchor_rps) / math.log(STEP), 6)))
+        start = max(start, lowest)
     up = passes(start)
     low: int | None = start if up else None
     high: int | None = None if up else start
@@ -98,7 +103,7 @@ def find_capacity(
             ahead = min(low + stride, start + _REACH)
         else:
             assert high is not None
-            ahead = max(high - stride, start - _REACH)
+            ahead = max(high - stride, lowest)
         if ahead in judged:
             break
         if passes(ahead):

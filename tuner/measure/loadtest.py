@@ -25,6 +25,7 @@ ROUNDS_A_USER = 4
 """Requests that each user of a closed loop makes, at the least."""
 _MAX_USERS = 16384
 _KEPT_LOADS = 40
+_DEEPEST = 8.0
 _USERS_TOLERANCE = 1.05
 
 
@@ -55,6 +56,9 @@ class LoadTest:
             trace, requests=requests, min_duration_s=SPAN_OF_SLO * slo.largest_s(), seed=seed
         )
         self.grid = LoadGrid(self.loads.natural_rps)
+        # one request in a time as long as the SLO: at lower loads nothing waits for anything any more
+        longest_s = max(slo.largest_s(), 1e-3)
+        self.floor_rps = min(self.loads.natural_rps / _DEEPEST, 1.0 / longest_s)
         # every configuration is tried at loads of the same grid: the traces are made once
         self._offered: dict[float, Trace] = {}
 
@@ -74,7 +78,13 @@ class LoadTest:
     def capacity(self, send: Send, start_rps: float | None = None, *, beat_start: bool = False) -> Capacity:
         """The highest load that passes, searched from `start_rps` (default: the trace's own rate)."""
         start = start_rps if start_rps is not None else self.loads.natural_rps
-        return find_capacity(lambda rps: self.at(send, rps), self.grid, start, beat_start=beat_start)
+        return find_capacity(
+            lambda rps: self.at(send, rps),
+            self.grid,
+            start,
+            beat_start=beat_start,
+            floor_rps=self.floor_rps,
+        )
 
     def with_users(self, send: Send, users: int, *, curtail: bool = True) -> Judgement:
         """One closed-loop replay: so many users, each sending its next request when its last has ended."""

@@ -103,15 +103,15 @@ def _measure(job: Job, place: StudyPlace, study: Study, bench: Bench, offer: Off
         run = _launch(job, place, bench, config, offer)
         if run.failure is not None and MODEL_LEN not in config and job.spec.budget.trials > 1:
             first, tried = run.failure, 2
-            learn(study, job.rules, first)
+            learn(study, job.rules, run)
             fitted = LaunchConfig.of({**config, MODEL_LEN: "auto"})
             bench.observer.trial_started(0, BASELINE, fitted)
             again = _launch(job, place, bench, fitted, offer)
             if again.failure is None:
                 config, run = fitted, again
                 note = f"vLLM's defaults do not start here ({first.cause}); with max-model-len auto they do"
+        learn(study, job.rules, run)
         if run.failure is not None:
-            learn(study, job.rules, run.failure)
             note = f"vLLM's defaults do not start here: {run.failure.cause}"
     except BaseException:
         add_beyond_trials(study, bench.spent.launches - launches, bench.spent.engine_s - seconds)

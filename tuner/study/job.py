@@ -54,7 +54,21 @@ class RuleBook(Protocol):
     def check(self, config: Mapping[str, FlagValue]) -> Refused | None: ...
 
     def learn(
-        self, flag: str, min: float | None = None, max: float | None = None, reason: str = ""
+        self,
+        flag: str,
+        min: float | None = None,
+        max: float | None = None,
+        reason: str = "",
+        *,
+        config: Mapping[str, FlagValue] | None = None,
+    ) -> object: ...
+
+    def observe(
+        self,
+        config: Mapping[str, FlagValue],
+        *,
+        kv_tokens: int | None = None,
+        weights_gib: float | None = None,
     ) -> object: ...
 
 

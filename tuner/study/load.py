@@ -11,7 +11,6 @@ from tuner.spec import LoadMode, TuneSpec
 from tuner.traces import Trace
 
 _FIRST_USERS = 16
-_DEEPEST = 8.0
 
 
 class Offer(Protocol):
@@ -46,11 +45,10 @@ class RateOffer:
         self.test = LoadTest(trace, spec.slo, requests=spec.requests, seed=spec.seed)
         self.grid = self.test.grid
         self.start = self.test.loads.natural_rps
-        # one request in a time as long as the SLO: nothing waits for anything any more
-        self.floor = min(self.start / _DEEPEST, 1.0 / max(spec.slo.largest_s(), 1e-3))
+        self.floor = self.test.floor_rps
 
     def snap(self, load: float) -> float:
-        return max(load, self.floor)
+        return load
 
     def judge(self, send: Send, load: float) -> Judgement:
         return self.test.at(send, load)
@@ -101,4 +99,4 @@ def search(
             seen[real] = judge(real)
         return seen[real]
 
-    return find_capacity(measure, offer.grid, max(start, offer.floor), beat_start=beat_start)
+    return find_capacity(measure, offer.grid, start, beat_start=beat_start, floor_rps=offer.floor)

@@ -137,7 +137,7 @@ def _try(
         check_engine(run.failure)
         if run.failure.kind in MACHINE_FAULTS:
             return Outcome.MACHINE
-        learn(study, job.rules, run.failure)
+    learn(study, job.rules, run)
     told = told_run(run, job.spec.slo, history)
     frozen = tell(
         study,

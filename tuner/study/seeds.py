@@ -97,7 +97,8 @@ SUGGESTIONS: dict[str, Callable[[Ground], Point]] = {
     "all the memory": _all_of(_memory, _shorter, _seqs(2.0), _batches(2.0)),
     "larger steps": _all_of(_shorter, _batches(4.0)),
     "many at once": _all_of(_shorter, _seqs(4.0), _batches(2.0)),
-    "few at once": _all_of(_shorter, _seqs(0.5)),
+    "few at once": _all_of(_shorter, _seqs(0.25), _batches(2.0)),
+    "very few at once": _all_of(_shorter, _seqs(0.125), _batches(2.0)),
 }
 """Changes to the defaults by name, in the order in which they are tried."""
 

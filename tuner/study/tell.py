@@ -137,5 +137,6 @@ def _server(run: Run) -> dict[str, Any]:
     return {
         "startup_s": run.facts.startup_s,
         "kv_tokens": run.facts.kv_tokens,
+        "weights_gib": run.facts.weights_gib,
         "notes": list(run.facts.notes),
     }
