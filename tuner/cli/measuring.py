@@ -16,7 +16,7 @@ from tuner.measure import Judgement, LoadTest, Send, Verdict, judge, summarize
 from tuner.replay import Workload
 from tuner.report.words import rate, seconds
 from tuner.spec import LoadMode, Slo
-from tuner.study import FINALS_WINDOW
+from tuner.study import split
 from tuner.traces import Trace, compress_time, window
 
 _EXIT = {
@@ -85,8 +85,7 @@ class Measurement:
 def measure(asked: Measurement, trace: Trace, send: Send) -> int:
     """Measure and print; returns the exit code of the design."""
     asked.check()
-    part = window_of(asked.window) if asked.window else (FINALS_WINDOW if asked.find_max else (0.0, 1.0))
-    chosen = window(trace, *part) if part != (0.0, 1.0) else trace
+    chosen, part = _part(asked, trace)
     if asked.speed != 1.0:
         chosen = compress_time(chosen, asked.speed)
     judgement, figures = _find_max(asked, chosen, send) if asked.find_max else _once(asked, chosen, send)
@@ -101,6 +100,16 @@ def measure(asked: Measurement, trace: Trace, send: Send) -> int:
         found = figures.get("capacity_rps") or figures.get("capacity_users")
         return Exit.OK if found else Exit.NOTHING_MEETS_SLO
     return _EXIT[judgement.verdict]
+
+
+def _part(asked: Measurement, trace: Trace) -> tuple[Trace, tuple[float, float]]:
+    if asked.window is not None:
+        part = window_of(asked.window)
+        return window(trace, *part), part
+    if asked.find_max:
+        windows = split(trace, asked.load)
+        return windows.finals, windows.finals_span
+    return trace, (0.0, 1.0)
 
 
 def _once(asked: Measurement, trace: Trace, send: Send) -> tuple[Judgement, dict[str, Any]]:

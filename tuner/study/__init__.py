@@ -7,7 +7,7 @@ from tuner.study.names import fresh_name, study_name
 from tuner.study.plan import make_plan
 from tuner.study.records import Observer, Plan, TrialRecord, TuneResult
 from tuner.study.storage import StudyPlace, exists
-from tuner.study.windows import FINALS_WINDOW, SEARCH_WINDOW
+from tuner.study.windows import FINALS_WINDOW, SEARCH_WINDOW, split
 
 __all__ = [
     "FINALS_WINDOW",
@@ -27,6 +27,7 @@ __all__ = [
     "list_studies",
     "make_plan",
     "profile_path",
+    "split",
     "study_name",
     "tune",
 ]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.measure import Capacity, Judgement
-from tuner.space.config import LaunchConfig
 from tuner.spec import LoadMode
 from tuner.study.accounts import add_beyond_trials, spent_s
 from tuner.study.baseline import Baseline, launch_patiently
@@ -18,7 +17,7 @@ from tuner.study.job import Job
 from tuner.study.load import Offer, search
 from tuner.study.storage import StudyPlace
 from tuner.study.trial import Bench, Run, Session
-from tuner.study.users import UserFigures, fill_rows, first_row, most_users, nearby, table_numbers
+from tuner.study.users import UserFigures, fill_rows, most_users, nearby
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -65,16 +64,11 @@ class Stage:
         finalist.runs.append(run)
         return run
 
-    def again(self, finalist: Finalist, more: More) -> Run:
-        """Launch a finalist whose capacity is known, to measure something else."""
-        known = finalist.run.capacity
-        assert known is not None
-
-        def measure(session: Session) -> Capacity:
-            more(session, known)
-            return known
-
-        return launch_patiently(self.job, lambda: self._launch(finalist, measure))
+    def most_users(self, session: Session, capacity: Capacity) -> tuple[int, dict[int, Judgement]]:
+        """The most users that pass, and what was tried to find it."""
+        if self.job.spec.load is LoadMode.USERS:
+            return round(capacity.rps), {}
+        return most_users(session, self.offer.test, capacity)
 
     def affordable(self, costs: Costs) -> bool:
         """Whether a further launch fits the budget and the number of launches that the plan named."""
@@ -120,53 +114,10 @@ def hold_finals(
     contenders = choose_contenders(job, history, baseline, searched, held_out)
     stage = Stage(job, place, study, bench, held_out, total=len(contenders) + 1)
     if job.engine.deterministic:
-        return _deterministic(stage, baseline, contenders, default)
+        from tuner.study.exact import exact_finals
+
+        return Finals(default, exact_finals(stage, baseline, contenders, default), held_out)
     return _interleaved(stage, costs, contenders, default)
-
-
-def _deterministic(stage: Stage, baseline: Baseline, contenders: list[Finalist], default: Finalist) -> Finals:
-    for finalist in [*contenders, default]:
-        stage.run(finalist)
-    winner = best_of(contenders, default)
-    if winner is not None and winner is not default:
-        winner = _put_back(stage, baseline, winner)
-    if winner is not None:
-        _whole_table(stage, winner, default)
-    return Finals(default, winner, stage.offer)
-
-
-def _put_back(stage: Stage, baseline: Baseline, winner: Finalist) -> Finalist:
-    """Put flags back to the default one by one while as much is carried: what is exported is needed."""
-    for flag in sorted(winner.changed):
-        less = LaunchConfig.of({name: value for name, value in winner.config.items() if name != flag})
-        tried = Finalist(f"{winner.label} without {flag}", less, winner.start, baseline.flags_changed(less))
-        stage.run(tried)
-        if tried.load >= winner.load * (1.0 - 1e-9):
-            winner = replace(tried, label=winner.label)
-    return winner
-
-
-def _whole_table(stage: Stage, winner: Finalist, default: Finalist) -> None:
-    """The users' table without gaps: each up to its first number that breaks the SLO and the other's."""
-    order = [winner] if winner is default else [winner, default]
-    for finalist in order:
-        _count(stage, finalist, max(winner.users.rows, default=0))
-    if max(default.users.rows, default=0) > max(winner.users.rows, default=0):
-        _count(stage, winner, max(default.users.rows))
-
-
-def _count(stage: Stage, finalist: Finalist, at_least: int) -> None:
-    capacity = finalist.run.capacity
-    if capacity is None:
-        return
-
-    def more(session: Session, capacity: Capacity) -> None:
-        users, tried = _users(stage, session, capacity)
-        figures = finalist.users = UserFigures(users)
-        numbers = table_numbers(first_row(users))
-        fill_rows(session, stage.offer.test, figures, tried, numbers, at_least=at_least)
-
-    stage.again(finalist, more)
 
 
 def _interleaved(stage: Stage, costs: Costs, contenders: list[Finalist], default: Finalist) -> Finals:
@@ -177,7 +128,7 @@ def _interleaved(stage: Stage, costs: Costs, contenders: list[Finalist], default
         def more(session: Session, capacity: Capacity) -> None:
             if finalist is not default and any(capacity.rps <= c.load for c in contenders if c.runs):
                 return
-            users, tried = _users(stage, session, capacity)
+            users, tried = stage.most_users(session, capacity)
             finalist.users = UserFigures(users)
             if finalist is not default or not rows:
                 rows[:] = nearby(users, stage.job.options.table_rows)
@@ -197,9 +148,3 @@ def _interleaved(stage: Stage, costs: Costs, contenders: list[Finalist], default
             finalist.start = finalist.load or finalist.start
             stage.run(finalist)
     return Finals(default, best_of(contenders, default), stage.offer)
-
-
-def _users(stage: Stage, session: Session, capacity: Capacity) -> tuple[int, dict[int, Judgement]]:
-    if stage.job.spec.load is LoadMode.USERS:
-        return round(capacity.rps), {}
-    return most_users(session, stage.offer.test, capacity)

@@ -43,7 +43,7 @@ def tune(job: Job, place: StudyPlace, observer: Observer) -> TuneResult:
         EngineUnavailable: the engine cannot be run here.
         KeyboardInterrupt: passed on, after the server is gone and its trial is queued again.
     """
-    windows = split(job.trace, job.spec)
+    windows = split(job.trace, job.spec.load)
     with open_study(job, place) as study:
         result = finished_result(study, job)
         if result is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.study.budget import FINAL_LAUNCHES, MOST_FINAL_LAUNCHES, Costs
+from tuner.study.budget import MOST_FINAL_LAUNCHES, Costs
 from tuner.study.job import Job
 from tuner.study.load import make_offer
 from tuner.study.points import draw
@@ -26,7 +26,7 @@ def make_plan(job: Job, place: StudyPlace, *, sampler: str | None = None) -> Pla
     Raises:
         BadRequest: the trace cannot be used.
     """
-    windows = split(job.trace, job.spec)
+    windows = split(job.trace, job.spec.load)
     offer = make_offer(windows.search, job.spec)
     superset = offer.test.loads.at(offer.test.loads.natural_rps)
     costs = Costs(job.engine.startup_estimate_s(), superset.duration_s)
@@ -46,7 +46,7 @@ def make_plan(job: Job, place: StudyPlace, *, sampler: str | None = None) -> Pla
         replay_s=costs.replay_s,
         launch_s=costs.launch_s,
         trials=budget.trials,
-        finals=FINAL_LAUNCHES if job.engine.deterministic else MOST_FINAL_LAUNCHES,
+        finals=MOST_FINAL_LAUNCHES,
         engine_s=min(engine_s, budget.engine_s) if budget.engine_s else engine_s,
         parameters=job.space.describe(),
         fixed=dict(job.space.fixed),

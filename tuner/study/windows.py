@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from tuner.errors import BadRequest
-from tuner.spec import LoadMode, TuneSpec
+from tuner.spec import LoadMode
 from tuner.traces import Trace, window
 
 SEARCH_WINDOW = (0.0, 0.5)
@@ -26,7 +26,7 @@ class Windows:
     note: str = ""
 
 
-def split(trace: Trace, spec: TuneSpec) -> Windows:
+def split(trace: Trace, load: LoadMode = LoadMode.RATE) -> Windows:
     """The search's and the finals' part of a trace.
 
     Raises:
@@ -34,7 +34,7 @@ def split(trace: Trace, spec: TuneSpec) -> Windows:
     """
     if not len(trace):
         raise BadRequest("the trace holds no requests", "give one with --trace")
-    if spec.load is LoadMode.RATE and not (len(trace) > 1 and trace.duration_s > 0):
+    if load is LoadMode.RATE and not (len(trace) > 1 and trace.duration_s > 0):
         raise BadRequest(
             "the trace's requests all arrive at once, so it has no rate to scale",
             "give a trace with arrival times, or use --load users",

@@ -30,12 +30,12 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield f"  coverage  max-model-len {shares} of the trace"
     yield (
         f"  search    at most {plan.trials} launches ({plan.sampler}),"
-        f" then {plan.finals} for the finals on a part of the trace that the search did not see"
+        f" then at most {plan.finals} for the finals on a part of the trace that the search did not see"
     )
-    kind = "of virtual time" if plan.engine == "sim" else "of engine time"
+    engine_time = f"about {span(plan.engine_s)} of engine time"
     yield (
-        f"  time      about {span(plan.engine_s)} {kind}: {span(plan.launch_s)} a launch,"
-        f" {plan.requests:,} requests and about {span(plan.replay_s)} a replay"
+        f"  time      {f'seconds here, {engine_time} on a GPU' if plan.engine == 'sim' else engine_time}:"
+        f" {span(plan.launch_s)} a launch, {plan.requests:,} requests and about {span(plan.replay_s)} a replay"
     )
     for note in plan.notes:
         yield f"  note      {note}"

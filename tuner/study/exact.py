@@ -1,0 +1,80 @@
+"""Finals on an engine that gives the same figures every time: each configuration once, then fewer flags."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tuner.measure import Capacity
+from tuner.space.config import LaunchConfig
+from tuner.study.baseline import Baseline
+from tuner.study.budget import MOST_FINAL_LAUNCHES
+from tuner.study.finalist import BETTER, Finalist, best_of
+from tuner.study.trial import Session
+from tuner.study.users import UserFigures, fill_rows, first_row, table_numbers
+
+if TYPE_CHECKING:
+    from tuner.study.finals import More, Stage
+
+_PUT_BACK_LAST = ("gpu-memory-utilization", "max-num-batched-tokens", "max-num-seqs")
+"""The flags that most often carry the gain; all others are put back together first."""
+
+
+def exact_finals(
+    stage: Stage, baseline: Baseline, contenders: list[Finalist], default: Finalist
+) -> Finalist | None:
+    """The default, the contenders, and the best of them with its needless flags put back.
+
+    Users are counted on the same launches, so that all stay within the six of the plan.
+    """
+    stage.run(default, _count(stage, default, at_least=0, beyond=1))
+    shown = max(default.users.rows, default=0)
+    to_beat = default.load * BETTER
+    for contender in contenders:
+        stage.run(contender, _count(stage, contender, at_least=shown, above=to_beat))
+        to_beat = max(to_beat, contender.load)
+    winner = best_of(contenders, default)
+    if winner is None or winner is default:
+        return winner
+    return _put_back(stage, baseline, winner, shown)
+
+
+def _put_back(stage: Stage, baseline: Baseline, winner: Finalist, shown: int) -> Finalist:
+    """Put flags back to the default, group by group, while as much is carried: what is exported is needed."""
+    groups = deque(_groups(winner.changed))
+    while groups and stage.launches < MOST_FINAL_LAUNCHES:
+        group = groups.popleft()
+        less = LaunchConfig.of({name: value for name, value in winner.config.items() if name not in group})
+        label = f"{winner.label} without {', '.join(group)}"
+        tried = Finalist(label, less, winner.start, baseline.flags_changed(less))
+        enough = winner.load * (1.0 - 1e-9)
+        stage.run(tried, _count(stage, tried, at_least=shown, above=enough))
+        if tried.load >= enough:
+            winner = replace(tried, label=winner.label)
+        elif len(group) > 1:
+            half = len(group) // 2
+            groups.extendleft([group[half:], group[:half]])
+    return winner
+
+
+def _groups(changed: Iterable[str]) -> list[list[str]]:
+    flags = sorted(changed)
+    together = [flag for flag in flags if flag not in _PUT_BACK_LAST]
+    return [group for group in (together, *([f] for f in _PUT_BACK_LAST if f in flags)) if group]
+
+
+def _count(stage: Stage, finalist: Finalist, *, at_least: int, beyond: int = 0, above: float = 0.0) -> More:
+    """Count users where the capacity is at least `above`: rows up to the first that breaks the SLO, to
+    `at_least` users, and `beyond` rows more."""
+
+    def more(session: Session, capacity: Capacity) -> None:
+        if capacity.rps <= 0.0 or capacity.rps < above:
+            return
+        users, tried = stage.most_users(session, capacity)
+        figures = finalist.users = UserFigures(users)
+        numbers = table_numbers(first_row(users))
+        fill_rows(session, stage.offer.test, figures, tried, numbers, at_least=at_least, beyond=beyond)
+
+    return more
