@@ -35,7 +35,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     engine_time = f"about {span(plan.engine_s)} of engine time"
     yield (
         f"  time      {f'seconds here, {engine_time} on a GPU' if plan.engine == 'sim' else engine_time}:"
-        f" {span(plan.launch_s)} a launch, {plan.requests:,} requests and about {span(plan.replay_s)} a replay"
+        f" {span(plan.launch_s)} a launch,"
+        f" {plan.requests:,} requests and about {span(plan.replay_s)} a replay"
     )
     for note in plan.notes:
         yield f"  note      {note}"
