@@ -112,6 +112,8 @@ def hold_finals(
     if history.incumbent() is None:
         return Finals(default, None, held_out)
     contenders = choose_contenders(job, history, baseline, searched, held_out)
+    if (plainly := getattr(job.engine, "plainly", None)) is not None:
+        plainly()  # what is confirmed is what will be deployed, not a fork of a launcher
     stage = Stage(job, place, study, bench, held_out, total=len(contenders) + 1)
     if job.engine.deterministic:
         from tuner.study.exact import exact_finals
