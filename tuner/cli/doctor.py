@@ -10,7 +10,6 @@ from rich.table import Table
 
 from tuner.cli.options import JsonOption, VerboseOption
 from tuner.cli.output import console, print_json
-from tuner.engines.vllm.doctor import examine
 from tuner.errors import Exit
 
 
@@ -28,6 +27,8 @@ def doctor(
     verbose: VerboseOption = False,
 ) -> int:
     """Check GPU, driver, vLLM, memory, disk and model; exit 5 where the real engine cannot run."""
+    from tuner.engines.vllm.doctor import examine
+
     report = examine(model=model, folder=folder, python=vllm_python)
     if json:
         print_json(report.to_json())

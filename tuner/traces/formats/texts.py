@@ -67,10 +67,11 @@ class TextBlocks:
 
 class Conversations:
     """Numbers for conversations: a request whose messages begin with all those of an earlier request, and go
-    on, belongs to that one's.
+    on, belongs to that one's. With `limit` so many of the latest are remembered.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = limit
         self._ends: dict[bytes, int] = {}
         self._count = 0
 
@@ -87,5 +88,8 @@ class Conversations:
             found = self._count
             self._count += 1
         if end:
+            self._ends.pop(end, None)  # the latest come last
             self._ends[end] = found
+            if self._limit is not None and len(self._ends) > self._limit:
+                del self._ends[next(iter(self._ends))]
         return found
