@@ -1,0 +1,11 @@
+"""The recorder: a proxy in front of a server that writes the traffic through it as a trace.
+
+Not imported by tuner.traces: only what records needs aiohttp.
+"""
+
+from tuner.traces.recorder.files import RowFiles
+from tuner.traces.recorder.proxy import Recorder
+from tuner.traces.recorder.rows import RowMaker, Tally
+from tuner.traces.recorder.serve import record
+
+__all__ = ["Recorder", "RowFiles", "RowMaker", "Tally", "record"]
