@@ -10,7 +10,6 @@ import typer
 
 from tuner.cli.options import JsonOption, VerboseOption
 from tuner.cli.output import console, print_json
-from tuner.engines.vllm.logs import read_log, read_log_file
 
 
 def explain(
@@ -21,6 +20,8 @@ def explain(
     verbose: VerboseOption = False,
 ) -> int:
     """Say whether a vLLM server came up, why not, and how to mend it."""
+    from tuner.engines.vllm.logs import read_log, read_log_file
+
     report = read_log(sys.stdin.buffer) if str(log) == "-" else read_log_file(log)
     if json:
         print_json(report.to_json())

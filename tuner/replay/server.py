@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-import aiohttp
 import orjson
 
 from tuner.errors import BadRequest, EngineUnavailable
@@ -205,6 +204,9 @@ def _prompt_tokens(answer: Any) -> int | None:
 
 
 def _request(url: BaseUrl, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, Any]:
+    # its import takes as long as the rest of the package, and most commands ask no server
+    import aiohttp
+
     try:
         status, raw = asyncio.run(_fetch(url, method, path, body, timeout_s))
     except TimeoutError as error:
@@ -225,6 +227,8 @@ def _request(url: BaseUrl, method: str, path: str, body: Any, timeout_s: float) 
 
 
 async def _fetch(url: BaseUrl, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, bytes]:
+    import aiohttp
+
     headers = {"Content-Type": "application/json"}
     if key := api_key():
         headers["Authorization"] = f"Bearer {key}"
