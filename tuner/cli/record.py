@@ -73,7 +73,8 @@ def record(
     if not tally.recorded:
         screen.print("no request came: nothing written")
         return 0
-    parts = [f"{tally.recorded:,} requests recorded in {files.shown}"]
+    noun = "request" if tally.recorded == 1 else "requests"
+    parts = [f"{tally.recorded:,} {noun} recorded in {files.shown}"]
     if tally.failed:
         parts.append(f"{tally.failed:,} of them failed")
     if tally.estimated:

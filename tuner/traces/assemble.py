@@ -87,7 +87,10 @@ def _in_order(columns: Columns, keep: Mask, order: I64 | None, source: TraceSour
     if order is not None:
         trace = trace.take(order)
     if columns.chain_sessions:
-        return replace(trace, session=sessions_from_chains(trace))
+        chained, first = sessions_from_chains(trace), columns.unnamed_from
+        if first is not None:
+            chained = numbered(np.where(trace.session < first, trace.session, first + chained))
+        return replace(trace, session=chained)
     if columns.dense_session and _is_dense(trace.session):
         return trace
     return replace(trace, session=numbered(trace.session) if session is not None else np.arange(len(trace)))

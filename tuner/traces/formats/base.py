@@ -36,7 +36,7 @@ class Columns:
     `time_ns` counts from any origin. `session` holds equal numbers for requests of one session (None: each
     request is its own), `dense_session` says that they are kept as they are. `block_counts` says how many of
     `block_ids` each request has (both None: no prefix information). `chain_sessions` asks for sessions to be
-    found from block ids.
+    found from block ids, with `unnamed_from` only for rows whose number in `session` is not below it.
     """
 
     time_ns: I64
@@ -48,6 +48,7 @@ class Columns:
     block_ids: I64 | None = None
     block_tokens: int = 0
     chain_sessions: bool = False
+    unnamed_from: int | None = None
     arrival_s: Mapping[int, float] = field(default_factory=dict)
     bodies: list[Any] | None = None
     left_out: dict[str, int] = field(default_factory=dict)

@@ -28,15 +28,23 @@ def rows(file: TraceFile) -> Iterator[tuple[int, Row]]:
     Raises:
         BadRequest: a line is not a JSON object.
     """
-    loads = orjson.loads
     for number, line in file.lines():
-        try:
-            row = loads(line)
-        except orjson.JSONDecodeError as error:
-            raise file.error(number, f"is not JSON ({error})", "write one JSON object a line") from None
-        if type(row) is not dict:
-            raise file.error(number, "is not a JSON object", "write one JSON object a line")
-        yield number, row
+        yield number, row_of(file, number, line)
+
+
+def row_of(file: TraceFile, number: int, line: bytes) -> Row:
+    """The row on one line.
+
+    Raises:
+        BadRequest: not a JSON object.
+    """
+    try:
+        row: Row = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise file.error(number, f"is not JSON ({error})", "write one JSON object a line") from None
+    if type(row) is not dict:
+        raise file.error(number, "is not a JSON object", "write one JSON object a line")
+    return row
 
 
 def failed(row: Row) -> bool:
@@ -159,6 +167,16 @@ class RowSink:
         """The recorded prompt (a string or token ids) or messages of the request just added."""
         self._has_body |= body is not None
         self.bodies.append(body)
+
+    @property
+    def sessions(self) -> int:
+        """How many different sessions were named."""
+        return len(self._sessions)
+
+    @property
+    def unnamed(self) -> int:
+        """How many requests named no session."""
+        return len(self) - self._given_sessions
 
     def columns(self) -> Columns:
         """What was collected."""

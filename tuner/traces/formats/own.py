@@ -8,12 +8,12 @@ the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tuner.traces.files import TraceFile
 from tuner.traces.formats.base import Columns, Head, TraceFormat
-from tuner.traces.formats.jsonl import Fields, Row, RowSink, check_blocks, rows
+from tuner.traces.formats.jsonl import Fields, Row, RowSink, check_blocks, row_of
 from tuner.traces.formats.mooncake import BLOCK_TOKENS, read_row
 
 KEY = "kimi-tune-trace"
@@ -29,7 +29,8 @@ def _read(file: TraceFile) -> Columns:
     sink = RowSink(fields)
     header: Row | None = None
     with_blocks, size = False, 0
-    for line, row in rows(file):
+    estimated = 0
+    for line, row in _whole_rows(file):
         if header is None:
             header = row
             size = _block_size(fields, row, line)
@@ -41,14 +42,29 @@ def _read(file: TraceFile) -> Columns:
         if exact is not None and len(sink) > before:
             fields.scaled_ns(exact, "arrival_s", line, 1)
             sink.arrival_s[len(sink) - 1] = float(exact)
+        estimated += "estimated" in row and len(sink) > before
     columns = sink.columns()
+    if estimated:
+        columns.notes.append(f"{estimated:,} requests have estimated lengths")
     if with_blocks and len(sink):
         check_blocks(fields, sink, size)
         columns.block_tokens = size
-        columns.chain_sessions = columns.session is None
+        columns.chain_sessions = sink.unnamed > 0
+        columns.unnamed_from = sink.sessions if columns.session is not None else None
     if header is not None:
         _provenance(header, columns)
     return columns
+
+
+def _whole_rows(file: TraceFile) -> Iterator[tuple[int, Row]]:
+    """Every row; a last line that was cut off, as a killed recorder may leave it, is none."""
+    before: tuple[int, bytes] | None = None
+    for number, line in file.lines():
+        if before is not None:
+            yield before[0], row_of(file, *before)
+        before = number, line
+    if before is not None and (before[0] == 1 or before[1].endswith(b"}")):
+        yield before[0], row_of(file, *before)
 
 
 def _block_size(fields: Fields, header: Row, line: int) -> int:
