@@ -16,7 +16,7 @@ from tuner.spec import Slo
 from tuner.study import StudyPlace, tune
 from tuner.study.finalist import Finalist, best_of, surely
 from tuner.study.trial import Run
-from tuner.study.users import first_row, nearby, table_numbers
+from tuner.study.users import table_numbers
 
 
 def noisy(**more: object) -> ToyEngine:
@@ -33,8 +33,8 @@ def test_finalists_are_interleaved_with_the_default_within_six_launches(place: S
     assert result.profile.provenance == "measured"
     assert result.winner is not None
     assert truth_rps({**DEFAULTS, **result.winner.flags}) > truth_rps(DEFAULTS)
-    assert 0 < len(result.users_table) <= 3
-    assert all(r.default_p99_s and r.tuned_p99_s for r in result.users_table)
+    assert any(r.default_p99_s and r.tuned_p99_s for r in result.users_table)
+    assert result.winner.users >= result.baseline.users > 0
 
 
 def test_a_noisy_engine_with_nothing_to_gain_keeps_the_default(place: StudyPlace) -> None:
@@ -90,11 +90,8 @@ def test_the_best_wins_and_of_equals_the_one_that_changes_less() -> None:
 
 
 def test_numbers_of_the_users_table() -> None:
-    assert list(table_numbers())[:7] == [10, 20, 50, 100, 200, 500, 1000]
-    assert list(table_numbers(first_row(3)))[:4] == [1, 2, 5, 10]
-    assert nearby(96, 3) == [20, 50, 100]
-    assert nearby(96, 0) == []
-    assert nearby(1, 3) == [1, 2]
+    assert table_numbers(50)[:7] == (10, 20, 50, 100, 200, 500, 1000)
+    assert table_numbers(3)[:4] == (1, 2, 5, 10)
 
 
 class Carries:
@@ -105,3 +102,23 @@ class Carries:
 def finalist(label: str, rps: float, changed: dict[str, int] | None = None) -> Finalist:
     run = Run(LaunchConfig(), capacity=Carries(rps))  # type: ignore[arg-type]
     return Finalist(label, LaunchConfig(), 1.0, changed or {}, [run])
+
+
+def test_the_finals_are_launched_plainly(place: StudyPlace) -> None:
+    """Servers of the search may be forked; what is confirmed is started as it will be deployed."""
+
+    class Warm(ToyEngine):
+        plain_from: int | None = None
+
+        def plainly(self) -> Warm:
+            assert self.plain_from is None
+            self.plain_from = len(self.launched)
+            return self
+
+    engine, watcher = Warm(deterministic=False, spread=0.02, name="vllm"), Watcher()
+    result = tune(make_job(engine, trials=5), place, watcher)
+    finals = len(watcher.of("final_started"))
+    assert finals >= 3 and engine.plain_from == len(engine.launched) - finals == 5
+    assert result.winner is not None and result.winner.flags in engine.launched[engine.plain_from :]
+    shown = [f"--{flag}={value}" for flag, value in result.winner.flags.items()]
+    assert list(result.winner.command) == ["vllm", "serve", "toy", *shown]

@@ -6,6 +6,7 @@ of the trace gets the same figure whoever asks.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,10 +24,11 @@ SPAN_OF_SLO = 3.0
 """A replay lasts at least this many times the largest SLO, or a queue could grow unseen."""
 ROUNDS_A_USER = 4
 """Requests that each user of a closed loop makes, at the least."""
-_MAX_USERS = 16384
 _KEPT_LOADS = 40
 _DEEPEST = 8.0
-_USERS_TOLERANCE = 1.05
+USERS_TOLERANCE = 1.05
+USERS_SERIES = tuple(n * 10**power for power in range(4) for n in (1, 2, 5))
+"""Numbers of users that operators compare by: 1, 2, 5, 10, … 5,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,39 +88,41 @@ class LoadTest:
             floor_rps=self.floor_rps,
         )
 
-    def with_users(self, send: Send, users: int, *, curtail: bool = True) -> Judgement:
+    def with_users(
+        self, send: Send, users: int, *, requests: int | None = None, curtail: bool = True
+    ) -> Judgement:
         """One closed-loop replay: so many users, each sending its next request when its last has ended."""
-        n = max(self.requests, ROUNDS_A_USER * users)
+        n = max(requests or self.requests, ROUNDS_A_USER * users)
         trace = NestedLoads(self.trace, requests=n, seed=self.seed).at(self.loads.natural_rps)
         stop = curtailment(self.slo, len(trace)) if curtail and self.slo.limits() else None
         return judge(send(Workload(trace, users=users), stop), self.slo)
 
-    def users(self, send: Send, start: int) -> UsersCapacity:
-        """The most users that pass, to 5%, by doubling and bisection from `start`."""
+    def users(
+        self,
+        send: Send,
+        start: int,
+        *,
+        tolerance: float = USERS_TOLERANCE,
+        requests: int | None = None,
+    ) -> UsersCapacity:
+        """The most users that pass, to `tolerance`: along 1, 2, 5, 10, … from `start`, then by bisection."""
         tried: dict[int, Judgement] = {}
 
         def passes(users: int) -> bool:
             if users not in tried:
-                tried[users] = self.with_users(send, users)
+                tried[users] = self.with_users(send, users, requests=requests)
             return tried[users].passes
 
         low, high = 0, 0
-        guess = max(1, min(start, _MAX_USERS))
-        while high == 0:
-            if passes(guess):
-                low = guess
-                if guess >= _MAX_USERS:
-                    return UsersCapacity(low, tried)
-                guess = min(2 * guess, _MAX_USERS)
+        rung = max(0, bisect_right(USERS_SERIES, start) - 1)
+        while 0 <= rung < len(USERS_SERIES) and USERS_SERIES[rung] not in tried:
+            if passes(USERS_SERIES[rung]):
+                low = USERS_SERIES[rung]
+                rung += 1
             else:
-                high = guess
-        while low == 0 and high > 1:
-            guess = max(1, high // 2)
-            if passes(guess):
-                low = guess
-            else:
-                high = guess
-        while high - low > 1 and low > 0 and high / low > _USERS_TOLERANCE:
+                high = USERS_SERIES[rung]
+                rung -= 1
+        while low > 0 and high - low > 1 and high / low > tolerance:
             middle = (low + high) // 2
             if passes(middle):
                 low = middle

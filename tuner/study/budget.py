@@ -11,7 +11,7 @@ FINAL_LAUNCHES = 3
 MOST_FINAL_LAUNCHES = 6
 REPLAYS_A_TRIAL = 3
 """Replays of a usual trial: most lose at the first, a winner takes five or six."""
-REPLAYS_A_FINAL = 8
+REPLAYS_A_FINAL = 7
 """Capacity, and the most users."""
 
 

@@ -13,7 +13,7 @@ from tuner.study.baseline import Baseline
 from tuner.study.budget import MOST_FINAL_LAUNCHES
 from tuner.study.finalist import BETTER, Finalist, best_of
 from tuner.study.trial import Session
-from tuner.study.users import UserFigures, fill_rows, first_row, table_numbers
+from tuner.study.users import UserFigures, fill_rows, table_numbers
 
 if TYPE_CHECKING:
     from tuner.study.finals import More, Stage
@@ -74,7 +74,7 @@ def _count(stage: Stage, finalist: Finalist, *, at_least: int, beyond: int = 0, 
             return
         users, tried = stage.most_users(session, capacity)
         figures = finalist.users = UserFigures(users)
-        numbers = table_numbers(first_row(users))
+        numbers = table_numbers(users)
         fill_rows(session, stage.offer.test, figures, tried, numbers, at_least=at_least, beyond=beyond)
 
     return more

@@ -17,7 +17,7 @@ from tuner.study.job import Job
 from tuner.study.load import Offer, search
 from tuner.study.storage import StudyPlace
 from tuner.study.trial import Bench, Run, Session
-from tuner.study.users import UserFigures, fill_rows, most_users, nearby
+from tuner.study.users import UserFigures, keep_rows, most_users
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -68,7 +68,8 @@ class Stage:
         """The most users that pass, and what was tried to find it."""
         if self.job.spec.load is LoadMode.USERS:
             return round(capacity.rps), {}
-        return most_users(session, self.offer.test, capacity)
+        roughly = not self.job.engine.deterministic
+        return most_users(session, self.offer.test, capacity, roughly=roughly)
 
     def affordable(self, costs: Costs) -> bool:
         """Whether a further launch fits the budget and the number of launches that the plan named."""
@@ -124,7 +125,7 @@ def hold_finals(
 
 def _interleaved(stage: Stage, costs: Costs, contenders: list[Finalist], default: Finalist) -> Finals:
     """A B D, then D B A with what is left of the budget: drift hits all alike."""
-    rows: list[int] = []
+    shown: set[int] = set()
 
     def count(finalist: Finalist) -> More:
         def more(session: Session, capacity: Capacity) -> None:
@@ -132,10 +133,14 @@ def _interleaved(stage: Stage, costs: Costs, contenders: list[Finalist], default
                 return
             users, tried = stage.most_users(session, capacity)
             finalist.users = UserFigures(users)
-            if finalist is not default or not rows:
-                rows[:] = nearby(users, stage.job.options.table_rows)
-            largest = max(rows, default=0)
-            fill_rows(session, stage.offer.test, finalist.users, tried, rows, at_least=largest)
+            if finalist is default:
+                least = min((n for n, judgement in tried.items() if not judgement.passes), default=0)
+                for number in sorted(n for n in shown - tried.keys() if n < least):
+                    tried[number] = stage.offer.test.with_users(session.send, number)
+            else:
+                shown.clear()
+                shown.update(tried)
+            keep_rows(finalist.users, tried)
 
         return more
 

@@ -76,13 +76,11 @@ class RuleBook(Protocol):
 class Options:
     """How a study behaves, beyond what the user asked for.
 
-    `fault_tries` launches in a row may fail by the machine's fault, `fault_wait_s` apart. `table_rows` is how
-    many lines of the users' table a real engine measures in its finals.
+    `fault_tries` launches in a row may fail by the machine's fault, `fault_wait_s` apart.
     """
 
     fault_tries: int = 3
     fault_wait_s: float = 10.0
-    table_rows: int = 3
 
 
 @dataclass(frozen=True, slots=True)

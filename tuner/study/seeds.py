@@ -18,6 +18,19 @@ COVERED = 0.995
 """A max-model-len that fits this share of the requests rejects fewer than 1%, so that it can still win."""
 MEMORY = 0.95
 """As much of the GPU's memory as usually still starts."""
+CACHED = frozenset(
+    {
+        "async-scheduling",
+        "enable-prefix-caching",
+        "gpu-memory-utilization",
+        "kv-offloading-size",
+        "scheduling-policy",
+        "stream-interval",
+        "swap-space",
+    }
+)
+"""Flags whose change finds vLLM's compile cache filled; any other one pays for a compilation."""
+LARGEST_GRAPH = 512
 PREDICTED_SAMPLE = 24
 PREDICTED_SEEDS = 3
 
@@ -119,7 +132,26 @@ def make_seeds(job: Job, baseline: Baseline, trace: Trace) -> list[Point]:
         if config.key() not in keys and job.rules.check(config) is None:
             keys.add(config.key())
             points.append(point)
-    return points
+    return points if job.engine.deterministic else clustered(points, baseline.params)
+
+
+def clustered(points: list[Point], begin: Mapping[str, Any]) -> list[Point]:
+    """The points with those together that share a compilation, first those that share it with `begin`.
+
+    Groups, and points within one, keep the order in which they came.
+    """
+    groups: dict[tuple[Any, ...], list[Point]] = {_compiled(begin): []}
+    for point in points:
+        groups.setdefault(_compiled(point), []).append(point)
+    return [point for group in groups.values() for point in group]
+
+
+def _compiled(point: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What of a point enters the key of vLLM's compile cache; max-num-seqs does by the graph sizes it gives."""
+    seqs = point.get("max-num-seqs")
+    graphs = min(2 * seqs, LARGEST_GRAPH) if isinstance(seqs, int) else None
+    rest = sorted((k, repr(v)) for k, v in point.items() if k not in CACHED and k != "max-num-seqs")
+    return (graphs, *rest)
 
 
 def _predicted(job: Job, baseline: Baseline, suggested: list[Point]) -> list[Point]:

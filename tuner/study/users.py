@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tuner.measure import Capacity, Judgement, finite, nearest_rank
-from tuner.measure.loadtest import LoadTest
+from tuner.measure import USERS_SERIES, Capacity, Judgement, LoadTest, finite, nearest_rank
 from tuner.profiles.profile import UsersRow
 from tuner.study.trial import Session
 
-MOST_USERS = 5000
-_SERIES = (1, 2, 5)
+ROUGHLY = 1.25
+"""How closely users are counted where each replay costs minutes."""
+FEWER_REQUESTS = 400
+"""Requests of a closed-loop replay there: enough for a bound on the P99."""
 _FIRST_ROW = 10
 
 Row = tuple[float | None, float | None]
@@ -38,20 +39,31 @@ def likely_users(capacity: Capacity) -> int:
     return max(1, round(capacity.at.offered_rps * mean_s))
 
 
-def most_users(session: Session, test: LoadTest, capacity: Capacity) -> tuple[int, dict[int, Judgement]]:
+def most_users(
+    session: Session, test: LoadTest, capacity: Capacity, *, roughly: bool
+) -> tuple[int, dict[int, Judgement]]:
     """The highest closed-loop number that passes, searched from where Little's law puts it."""
     if capacity.rps <= 0.0:
         return 0, {}
-    found = test.users(session.send, likely_users(capacity))
+    start = likely_users(capacity)
+    if roughly:
+        fewer = min(test.requests, FEWER_REQUESTS)
+        found = test.users(session.send, start, tolerance=ROUGHLY, requests=fewer)
+    else:
+        found = test.users(session.send, start)
     return found.users, found.tried
 
 
-def table_numbers(first: int = _FIRST_ROW) -> Iterable[int]:
-    """10, 20, 50, 100, 200, … up to the most; from 1, 2, 5 where `first` is less than 10."""
-    scale = 1
-    while scale <= MOST_USERS:
-        yield from (n * scale for n in _SERIES if first <= n * scale <= MOST_USERS)
-        scale *= 10
+def table_numbers(users: int) -> tuple[int, ...]:
+    """10, 20, 50, 100, …; from 1 where fewer than 10 users pass."""
+    return tuple(n for n in USERS_SERIES if n >= _FIRST_ROW or users < _FIRST_ROW)
+
+
+def keep_rows(figures: UserFigures, tried: dict[int, Judgement]) -> None:
+    """Rows of what was tried; a replay that was stopped early has no figures, only its verdict."""
+    nothing: Row = (None, None)
+    for number, judgement in tried.items():
+        figures.rows[number] = nothing if judgement.replay.stopped else _row(judgement)
 
 
 def fill_rows(
@@ -77,19 +89,6 @@ def fill_rows(
             judgement = test.with_users(session.send, number, curtail=False)
         figures.rows[number] = _row(judgement)
         figures.broken = figures.broken or not judgement.passes
-
-
-def nearby(users: int, rows: int) -> list[int]:
-    """A few numbers of the table around `users`, for an engine where each costs minutes."""
-    numbers = list(table_numbers(first_row(users)))
-    below = [n for n in numbers if n <= users]
-    above = [n for n in numbers if n > users]
-    return [*below[-max(rows - 1, 1) :], *above[:1]][:rows] if rows > 0 else []
-
-
-def first_row(users: int) -> int:
-    """The smallest number of users that the table shows."""
-    return _FIRST_ROW if users >= _FIRST_ROW else 1
 
 
 def joined(default: UserFigures, tuned: UserFigures) -> tuple[UsersRow, ...]:
