@@ -29,6 +29,7 @@ class PlainObserver:
         self._verbose = verbose
         self._trials = 0
         self._phase = ""
+        self._final = ""
         self._said_s = 0.0
 
     def _line(self, text: str) -> None:
@@ -61,11 +62,12 @@ class PlainObserver:
         self._line(trial_line(record, self._trials))
 
     def final_started(self, label: str, config: LaunchConfig, index: int, total: int) -> None:
+        self._final = changes(config)
         if self._verbose:
             self._line(f"final {index}/{total}: {label}")
 
     def final_finished(self, label: str, capacity: Capacity) -> None:
-        self._line(f"final        {label}: {rate(capacity.rps)} requests/s")
+        self._line(f"final        {rate(capacity.rps)} requests/s  {label}: {self._final}")
 
     def finished(self, result: TuneResult) -> None:
         pass
