@@ -80,9 +80,7 @@ def main() -> None:
         for url in (direct, through):
             replay_http(url, "mock", Workload(poisson(50, 1)), options=options)
         time.sleep(1.0)
-        print(
-            "| pair | E2E P99 direct ms | through ms | added ms | TTFT added ms | E2E added from sending ms |"
-        )
+        print("| pair | E2E P99 direct ms | through ms | added ms | TTFT added ms | E2E added from send |")
         print("|" + "---|" * 6)
         added = []
         for pair in range(asked.pairs):

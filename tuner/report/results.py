@@ -6,7 +6,7 @@ import shlex
 from dataclasses import asdict
 from typing import Any
 
-from tuner.profiles.profile import Measured
+from tuner.profiles import Measured, measured_to_json
 from tuner.study.records import Plan, TuneResult
 
 OUTCOMES = ("ok", "slo", "crash", "refused", "machine")
@@ -14,19 +14,7 @@ OUTCOMES = ("ok", "slo", "crash", "refused", "machine")
 
 def measured_object(measured: Measured) -> dict[str, Any]:
     """One configuration's figures; the command as one line for a shell."""
-    return {
-        "flags": dict(measured.flags),
-        "command": shlex.join(measured.command),
-        "throughput_rps": measured.throughput_rps,
-        "output_tps": measured.output_tps,
-        "p99_s": measured.p99_s,
-        "p99_interval_s": list(measured.p99_interval_s),
-        "mean_s": measured.mean_s,
-        "users": measured.users,
-        "kv_tokens": measured.kv_tokens,
-        "startup_s": measured.startup_s,
-        "effective": dict(measured.effective),
-    }
+    return {**measured_to_json(measured), "command": shlex.join(measured.command)}
 
 
 def result_object(result: TuneResult) -> dict[str, Any]:
@@ -40,7 +28,7 @@ def result_object(result: TuneResult) -> dict[str, Any]:
         "slo": dict(result.slo),
         "recommendation": result.recommendation,
         "winner": measured_object(result.winner) if result.winner else None,
-        "baseline": {**measured_object(result.baseline), "note": result.baseline.note},
+        "baseline": measured_object(result.baseline),
         "gain": result.gain,
         "trials": {name: result.trials.get(name, 0) for name in OUTCOMES},
         "launches": result.launches,

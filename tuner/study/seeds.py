@@ -107,11 +107,11 @@ def _all_of(*parts: Callable[[Ground], Point]) -> Callable[[Ground], Point]:
 
 SUGGESTIONS: dict[str, Callable[[Ground], Point]] = {
     "room for more": _all_of(_shorter, _seqs(2.0), _batches(2.0)),
-    "all the memory": _all_of(_memory, _shorter, _seqs(2.0), _batches(2.0)),
-    "larger steps": _all_of(_shorter, _batches(4.0)),
-    "many at once": _all_of(_shorter, _seqs(4.0), _batches(2.0)),
     "few at once": _all_of(_shorter, _seqs(0.25), _batches(2.0)),
+    "larger steps": _all_of(_shorter, _batches(4.0)),
+    "all the memory": _all_of(_memory, _shorter, _seqs(2.0), _batches(2.0)),
     "very few at once": _all_of(_shorter, _seqs(0.125), _batches(2.0)),
+    "many at once": _all_of(_shorter, _seqs(4.0), _batches(2.0)),
 }
 """Changes to the defaults by name, in the order in which they are tried."""
 
@@ -147,7 +147,7 @@ def clustered(points: list[Point], begin: Mapping[str, Any]) -> list[Point]:
 
 
 def _compiled(point: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What of a point enters the key of vLLM's compile cache; max-num-seqs does by the graph sizes it gives."""
+    """What of a point enters the key of vLLM's compile cache; max-num-seqs by the graph sizes it gives."""
     seqs = point.get("max-num-seqs")
     graphs = min(2 * seqs, LARGEST_GRAPH) if isinstance(seqs, int) else None
     rest = sorted((k, repr(v)) for k, v in point.items() if k not in CACHED and k != "max-num-seqs")

@@ -79,7 +79,9 @@ def _prompts(body: Mapping[str, Any]) -> list[Prompt]:
 
 
 def _are_ids(value: Any) -> bool:
-    return isinstance(value, list) and all(type(one) is int and -(1 << 63) <= one < 1 << 63 for one in value)
+    if not isinstance(value, list) or not set(map(type, value)) <= {int}:
+        return False
+    return not value or (min(value) >= -(1 << 63) and max(value) < 1 << 63)
 
 
 def _session(body: Mapping[str, Any], headers: Mapping[str, str]) -> str | None:
