@@ -105,8 +105,8 @@ def in_sessions(sessions: set[int]) -> list[int]:
 
 @pytest.fixture(scope="module")
 def study(folder: Path) -> Ended:
-    """The issue's command, with fewer requests a replay than a user would take."""
-    return kimi_tune(folder, "--slo-p99", "20s", "--trials", "3", "--requests", "60", "--study", "three")
+    """A study of three launches; few requests and a tight SLO keep its replays short."""
+    return kimi_tune(folder, "--slo-p99", "5s", "--trials", "3", "--requests", "60", "--study", "three")
 
 
 def test_a_real_server_is_tuned_from_start_to_profile(folder: Path, study: Ended) -> None:
@@ -114,7 +114,7 @@ def test_a_real_server_is_tuned_from_start_to_profile(folder: Path, study: Ended
     result = json.loads(study.out)
     assert result["engine"] == "vllm" and result["gpu"] == "cpu"
     assert result["recommendation"] in ("tuned", "default")
-    assert result["winner"]["throughput_rps"] > 0 and result["winner"]["p99_s"] < 20.0
+    assert result["winner"]["throughput_rps"] > 0 and result["winner"]["p99_s"] < 5.0
     assert result["baseline"]["throughput_rps"] > 0
     assert sum(result["trials"][name] for name in ("ok", "slo", "crash")) == 3
     assert result["launches"] >= 4 and result["engine_seconds"] > 0
