@@ -45,8 +45,8 @@ def conclude(
         best = measured(winner, finals, baseline, "")
     recommendation = "tuned" if tuned else "default" if winner is not None else "none"
     gain = 1.0 if recommendation == "default" else None
-    if tuned and best is not None and default.throughput_rps > 0.0:
-        gain = best.throughput_rps / default.throughput_rps
+    if tuned and winner is not None and finals.default.load > 0.0:
+        gain = winner.load / finals.default.load
     table = joined(finals.default.users, winner.users) if winner is not None else ()
     profile = None
     if best is not None:
@@ -86,6 +86,7 @@ def conclude(
         profile=profile,
         users_table=table,
         closest=_closest(job, history) if winner is None else "",
+        load=job.spec.load,
         resumed=resumed,
     )
 

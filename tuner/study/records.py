@@ -10,6 +10,7 @@ from tuner.engines.base import FailureKind, Outcome
 from tuner.measure import Capacity, Judgement
 from tuner.profiles.profile import Measured, Profile, UsersRow
 from tuner.space.config import LaunchConfig
+from tuner.spec import LoadMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ class TuneResult:
     users_table: tuple[UsersRow, ...] = ()
     closest: str = ""
     """Where nothing meets the SLO: the closest configuration and what would be needed."""
+    load: LoadMode = LoadMode.RATE
+    """What `gain` compares: requests a second, or users."""
     resumed: bool = False
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tuner.profiles import measured_from_json, measured_to_json, profile_from_json, profile_to_json
 from tuner.profiles.profile import UsersRow
+from tuner.spec import LoadMode
 from tuner.study.records import TuneResult
 
 
@@ -31,6 +32,7 @@ def result_to_json(result: TuneResult) -> dict[str, Any]:
             for r in result.users_table
         ],
         "closest": result.closest,
+        "load": result.load.value,
     }
 
 
@@ -53,4 +55,5 @@ def result_from_json(values: Mapping[str, Any]) -> TuneResult:
         profile=profile_from_json(profile) if profile else None,
         users_table=tuple(UsersRow(*row) for row in values["users_table"]),
         closest=values["closest"],
+        load=LoadMode(values["load"]),
     )

@@ -12,6 +12,7 @@ from rich.text import Text
 from tuner.profiles.profile import Measured, UsersRow
 from tuner.report.console.plan import SIMULATED
 from tuner.report.words import gain, rate, seconds, span
+from tuner.spec import LoadMode
 from tuner.study.records import TuneResult
 
 
@@ -47,16 +48,19 @@ def _parts(result: TuneResult) -> Iterator[RenderableType]:
 
 def _headline(result: TuneResult) -> str:
     if result.recommendation == "tuned" and result.winner is not None:
-        over = (
-            "where vLLM's defaults meet the SLO at no load"
-            if result.gain is None
-            else (f"{gain(result.gain)} over vLLM's defaults")
-        )
-        return f"Recommended: {rate(result.winner.throughput_rps)} requests/s within the SLO, {over}"
+        over = f"{gain(result.gain)} over vLLM's defaults"
+        if result.gain is None:
+            over = "where vLLM's defaults meet the SLO at no load"
+        return f"Recommended: {_carried(result, result.winner)} within the SLO, {over}"
     if result.recommendation == "default":
-        carried = rate(result.baseline.throughput_rps)
-        return f"Keep the defaults: nothing tried carries more than {carried} requests/s"
+        return f"Keep the defaults: nothing tried carries more than {_carried(result, result.baseline)}"
     return "No configuration tried meets the SLO"
+
+
+def _carried(result: TuneResult, measured: Measured) -> str:
+    if result.load is LoadMode.USERS:
+        return f"{measured.users:,} users"
+    return f"{rate(measured.throughput_rps)} requests/s"
 
 
 def figures_table(result: TuneResult) -> Table:
