@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from tuner.measure.percentile import nearest_rank, p99_interval
-from tuner.measure.verdict import Judgement, attainment
+from tuner.measure.verdict import Judgement, within
 from tuner.replay.records import Replay
 from tuner.spec import Slo
 from tuner.traces.trace import F64
+
+_WARM_UP = 1 / 3
 
 
 def finite(value: float) -> float | None:
@@ -33,19 +35,39 @@ def distribution(values: F64) -> dict[str, Any]:
 
 
 def achieved(replay: Replay, slo: Slo | None = None) -> tuple[float, float, float]:
-    """Requests/s, output tokens/s and goodput (requests/s within the SLO), from first send to last answer."""
+    """Answered requests/s, their output tokens/s, and goodput (those within the SLO).
+
+    In an open loop they are the answers that came between a third of the sending and its end, over that time:
+    the filling of the engine and the drain behind the last request are left out, so that a load that the
+    server carries shows as itself and one that it does not as what it carries. Where answers take longer than
+    a third of the sending (a burst sent at once, say), and in a closed loop, it is everything from the first
+    send to the last answer.
+    """
     ok = replay.ok
     if not ok.any():
         return 0.0, 0.0, 0.0
-    span_s = float(np.nanmax(replay.last_s[ok]) - np.nanmin(replay.sent_s))
-    if span_s <= 0:
+    begin, end = _window(replay)
+    if end <= begin:
         return 0.0, 0.0, 0.0
-    share = attainment(replay, slo) if slo else 1.0
+    with np.errstate(invalid="ignore"):
+        came = ok & (replay.last_s >= begin) & (replay.last_s <= end)
+    good = came & within(replay, slo) if slo else came
+    span_s = end - begin
     return (
-        float(ok.sum()) / span_s,
-        float(replay.tokens[ok].sum()) / span_s,
-        share * len(replay) / span_s,
+        float(np.count_nonzero(came)) / span_s,
+        float(replay.tokens[came].sum()) / span_s,
+        float(np.count_nonzero(good)) / span_s,
     )
+
+
+def _window(replay: Replay) -> tuple[float, float]:
+    """From when to when answers are counted."""
+    ok = replay.ok
+    first_sent, last_sent = float(np.nanmin(replay.sent_s)), float(np.nanmax(replay.sent_s))
+    warm_up_s = _WARM_UP * (last_sent - first_sent)
+    if replay.users is not None or float(np.median(replay.last_s[ok] - replay.sent_s[ok])) > warm_up_s:
+        return first_sent, float(np.nanmax(replay.last_s[ok]))
+    return first_sent + warm_up_s, last_sent
 
 
 def summarize(judgement: Judgement, slo: Slo) -> dict[str, Any]:

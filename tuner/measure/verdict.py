@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tuner.measure.percentile import MIN_REQUESTS, nearest_rank, p99_interval
 from tuner.measure.stability import backlog_grows
 from tuner.replay.records import Replay
@@ -95,10 +98,15 @@ def judge(replay: Replay, slo: Slo) -> Judgement:
 
 def attainment(replay: Replay, slo: Slo) -> float:
     """Share of the offered requests that meet every limit."""
+    return float(within(replay, slo).mean()) if len(replay) else 0.0
+
+
+def within(replay: Replay, slo: Slo) -> NDArray[np.bool_]:
+    """Which of the offered requests meet every limit."""
     good = replay.ok.copy()
     for metric, limit in slo.limits().items():
         good &= replay.metric_s(metric) <= limit
-    return float(good.mean()) if len(replay) else 0.0
+    return good
 
 
 def _verdict(
