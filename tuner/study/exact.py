@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tuner.measure import Capacity
+from tuner.measure import USERS_SERIES, Capacity
 from tuner.space.config import LaunchConfig
 from tuner.study.baseline import Baseline
 from tuner.study.budget import MOST_FINAL_LAUNCHES
@@ -18,6 +18,7 @@ from tuner.study.users import UserFigures, fill_rows, table_numbers
 if TYPE_CHECKING:
     from tuner.study.finals import More, Stage
 
+MOST = USERS_SERIES[-1]
 _PUT_BACK_LAST = ("gpu-memory-utilization", "max-num-batched-tokens", "max-num-seqs")
 """The flags that most often carry the gain; all others are put back together first."""
 
@@ -29,12 +30,13 @@ def exact_finals(
 
     Users are counted on the same launches, so that all stay within the six of the plan.
     """
-    stage.run(default, _count(stage, default, at_least=0, beyond=1))
-    shown = max(default.users.rows, default=0)
-    to_beat = default.load * BETTER
+    best = 0.0
     for contender in contenders:
-        stage.run(contender, _count(stage, contender, at_least=shown, above=to_beat))
-        to_beat = max(to_beat, contender.load)
+        stage.run(contender, _count(stage, contender, above=best * BETTER))
+        best = max(best, contender.load)
+    last = max((n for contender in contenders for n in contender.users.rows), default=0)
+    stage.run(default, _count(stage, default, at_least=last))
+    shown = max(default.users.rows, default=last)
     winner = best_of(contenders, default)
     if winner is None or winner is default:
         return winner
@@ -50,7 +52,7 @@ def _put_back(stage: Stage, baseline: Baseline, winner: Finalist, shown: int) ->
         label = f"{winner.label} without {', '.join(group)}"
         tried = Finalist(label, less, winner.start, baseline.flags_changed(less))
         enough = winner.load * (1.0 - 1e-9)
-        stage.run(tried, _count(stage, tried, at_least=shown, above=enough))
+        stage.run(tried, _count(stage, tried, at_least=shown, at_most=shown, above=enough))
         if tried.load >= enough:
             winner = replace(tried, label=winner.label)
         elif len(group) > 1:
@@ -65,16 +67,18 @@ def _groups(changed: Iterable[str]) -> list[list[str]]:
     return [group for group in (together, *([f] for f in _PUT_BACK_LAST if f in flags)) if group]
 
 
-def _count(stage: Stage, finalist: Finalist, *, at_least: int, beyond: int = 0, above: float = 0.0) -> More:
+def _count(
+    stage: Stage, finalist: Finalist, *, at_least: int = 0, at_most: int = MOST, above: float = 0.0
+) -> More:
     """Count users where the capacity is at least `above`: rows up to the first that breaks the SLO, to
-    `at_least` users, and `beyond` rows more."""
+    `at_least` users, and none beyond `at_most`."""
 
     def more(session: Session, capacity: Capacity) -> None:
         if capacity.rps <= 0.0 or capacity.rps < above:
             return
         users, tried = stage.most_users(session, capacity)
         figures = finalist.users = UserFigures(users)
-        numbers = table_numbers(users)
-        fill_rows(session, stage.offer.test, figures, tried, numbers, at_least=at_least, beyond=beyond)
+        numbers = [n for n in table_numbers(users) if n <= at_most]
+        fill_rows(session, stage.offer.test, figures, tried, numbers, at_least=at_least)
 
     return more

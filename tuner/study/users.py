@@ -74,16 +74,11 @@ def fill_rows(
     numbers: Iterable[int],
     *,
     at_least: int = 0,
-    beyond: int = 0,
 ) -> None:
-    """Measure rows in ascending order up to the first that breaks the SLO and `beyond` rows more, and up to
-    `at_least` users.
-    """
+    """Measure rows in ascending order up to the first that breaks the SLO, and up to `at_least` users."""
     for number in numbers:
         if figures.broken and number > at_least:
-            if beyond <= 0:
-                return
-            beyond -= 1
+            return
         judgement = tried.get(number)
         if judgement is None or judgement.replay.stopped:
             judgement = test.with_users(session.send, number, curtail=False)
