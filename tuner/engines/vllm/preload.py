@@ -17,6 +17,7 @@ so the imports are named here one by one, and CUDA is looked at after each.
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import importlib.metadata
 import json
@@ -202,6 +203,8 @@ def main() -> None:
     except Refused as why:
         forker.say(refused=str(why), module=why.module)
         return
+    gc.collect()
+    gc.freeze()  # a fork that visits all that was imported would copy every page of it
     version = sys.modules["vllm"].__version__
     forker.say(ready={"version": version, "seconds": time.monotonic() - started, "missing": missing})
     launch = forker.serve()

@@ -104,7 +104,7 @@ class LiveObserver:
 
     def planned(self, plan: Plan) -> None:
         for line in plan_lines(plan):
-            self._console.print(Text(line), soft_wrap=True)
+            self._console.print(Text(line))
         self._banner = SIMULATED if plan.engine == "sim" else ""
         self._progress.update(self._task, total=plan.trials + plan.finals)
         self._live = Live(self._view(), console=self._console, refresh_per_second=8)

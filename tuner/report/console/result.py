@@ -20,7 +20,7 @@ def print_result(result: TuneResult, console: Console) -> None:
     """Print the end of a study."""
     console.print()
     for part in _parts(result):
-        console.print(part, soft_wrap=isinstance(part, str))
+        console.print(part, soft_wrap=isinstance(part, str) and not console.is_terminal)
 
 
 def _parts(result: TuneResult) -> Iterator[RenderableType]:

@@ -128,17 +128,17 @@ class Recorder:
                 status=answer.status, reason=answer.reason, headers=passed_on(answer.headers)
             )
             await response.prepare(request)
-            chunks = answer.content.iter_any()
+            content = answer.content
             while True:
                 try:
-                    chunk = await anext(chunks, None)
+                    chunk = await content.readany()
                 except (aiohttp.ClientError, OSError) as error:
                     taken.error = f"the upstream broke off ({type(error).__name__})"
                     # without the end that a whole answer has, so that the client sees it too
                     if request.transport is not None:
                         request.transport.close()
                     return response
-                if chunk is None:
+                if not chunk:
                     break
                 seen(chunk)
                 await response.write(chunk)

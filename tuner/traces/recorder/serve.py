@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,9 @@ async def _until_told(recorder: Recorder, listening: Callable[[], None]) -> None
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, enough.set)
     async with recorder:
+        # what was imported is looked through no more: a full collection would hold up every stream
+        gc.collect()
+        gc.freeze()
         listening()
         await enough.wait()
 

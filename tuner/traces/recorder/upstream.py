@@ -25,7 +25,7 @@ _HOP_BY_HOP = frozenset(
         "upgrade",
     )
 )
-_KEEP_IDLE_S = 3.0  # below the 5 s after which uvicorn closes an idle connection
+_KEEP_IDLE_S = 75.0  # whatever the server closes before is seen, and the race for it is run again
 _CONNECT_S = 30.0
 
 
