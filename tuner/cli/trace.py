@@ -13,7 +13,7 @@ from tuner.cli.setup import trace_of
 from tuner.errors import BadRequest
 from tuner.report.tracing import print_inspection
 from tuner.spec import parse_duration_s
-from tuner.traces import SupportChat, load_trace, plot_svg, synthesize, write_trace
+from tuner.traces import SupportChat, load_trace, plot_svg, spread_steps, synthesize, write_trace
 from tuner.traces import inspect as inspect_trace
 
 SHIPPED_SEED = SupportChat().seed
@@ -48,10 +48,17 @@ def inspect(
 def convert(
     source: Annotated[Path, typer.Argument(metavar="IN", help="A trace in any format that is read.")],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="JSONL to write, .gz compressed.")],
+    spread: Annotated[
+        bool,
+        typer.Option("--spread-steps", help="Spread times that come in steps evenly over their step."),
+    ] = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Write a trace in the project's own format."""
+    """Write a trace in the project's own format. What is done to it is recorded in the first line."""
+    _refuse_what_is_there(target)
     loaded = load_trace(source)
+    if spread:
+        loaded = spread_steps(loaded)
     write_trace(loaded, target)
     console(to_stderr=True).print(f"{len(loaded):,} requests written to {target}", soft_wrap=True)
     return 0
@@ -66,10 +73,14 @@ def make(
     verbose: VerboseOption = False,
 ) -> int:
     """Make the traffic of a support chat: sessions of several turns behind a shared system prompt."""
-    if target.exists():
-        raise BadRequest(f"{target}: is there already", "name another file")
+    _refuse_what_is_there(target)
     over_s = parse_duration_s(duration, what="--duration")
     made = synthesize(SupportChat(requests=requests, duration_s=over_s, seed=seed))
     write_trace(made, target)
     console(to_stderr=True).print(f"{len(made):,} requests written to {target}", soft_wrap=True)
     return 0
+
+
+def _refuse_what_is_there(target: Path) -> None:
+    if target.exists():
+        raise BadRequest(f"{target}: is there already", "name another file")
