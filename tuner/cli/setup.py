@@ -19,30 +19,44 @@ from tuner.space import (
     flag_table,
     installed_flag_table,
     load_space,
+    with_quality_flags,
+    without_quality_flags,
 )
 from tuner.spec import EngineChoice, FlagValue, TuneSpec
 from tuner.traces import Trace, load_trace, shipped_trace
 
 DEFAULT_VLLM_VERSION = "0.21.0"
+AUTO = "auto"
+LAUNCHERS = (AUTO, "warm", "plain")
+"""Ways to start a server that need no command of the user's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where trials run: the GPU, and the vLLM that runs there (None: the simulator)."""
+    """Where trials run: the GPU, the vLLM that runs there, and how its servers are started.
+
+    `installed` is None for a launcher that brings its own vLLM; without a `launcher` it is the simulator.
+    """
 
     gpu: Gpu
     installed: Installed | None
     vllm_version: str
+    launcher: str | None = None
 
 
 def find_place(
-    gpu_text: str, choice: EngineChoice, vllm_version: str | None = None, vllm_python: str | None = None
+    gpu_text: str,
+    choice: EngineChoice,
+    vllm_version: str | None = None,
+    vllm_python: str | None = None,
+    launcher: str = AUTO,
 ) -> Place:
     """The GPU asked for or found, and whether a real vLLM drives it.
 
     Raises:
-        BadRequest: no such GPU in the catalogue, or `vllm` asked for a GPU that is not here.
-        EngineUnavailable: `vllm` asked for where there is none.
+        BadRequest: no such GPU in the catalogue, `vllm` asked for a GPU that is not here, or a launcher that
+            cannot be.
+        EngineUnavailable: `vllm` asked for where there is none, or a launcher of which no version is known.
     """
     here = detect() if gpu_text == "auto" or choice is not EngineChoice.SIM else []
     if gpu_text == "auto":
@@ -58,14 +72,33 @@ def find_place(
             f"--gpu {gpu_text} --engine vllm: this machine has no such GPU (found: {found})",
             "name the GPU that is here, or use --engine sim",
         )
-    installed = find_vllm(vllm_python) if present and choice is not EngineChoice.SIM else None
-    if choice is EngineChoice.VLLM and installed is None:
+    real = present and choice is not EngineChoice.SIM
+    if launcher != AUTO and not real:
+        raise BadRequest(
+            f"--launcher {launcher}: the simulator launches nothing",
+            "leave it out, or tune where the GPU is with --engine vllm",
+        )
+    if launcher not in LAUNCHERS:
+        return _place_behind(launcher, gpu, vllm_version, vllm_python)
+    installed = find_vllm(vllm_python) if real else None
+    if (choice is EngineChoice.VLLM or launcher != AUTO) and installed is None:
         raise EngineUnavailable(
             "--engine vllm: no vLLM found here",
             "pip install 'kimi-tune[vllm]', or name its interpreter with --vllm-python",
         )
     version = installed.version if installed else vllm_version or DEFAULT_VLLM_VERSION
-    return Place(gpu, installed, version)
+    return Place(gpu, installed, version, launcher if installed else None)
+
+
+def _place_behind(launcher: str, gpu: Gpu, vllm_version: str | None, vllm_python: str | None) -> Place:
+    """The place where a command of the user's starts the servers."""
+    from tuner.engines.vllm.launchers import Template, template_version
+
+    template = Template.parse(launcher)
+    # a container brings a vLLM of its own, whatever is installed beside it
+    installed = None if template.container_tool else find_vllm(vllm_python)
+    version = installed.version if installed else vllm_version or template_version(template)
+    return Place(gpu, installed, version, launcher)
 
 
 def trace_of(path: Path | None) -> Trace:
@@ -82,11 +115,18 @@ def simulated_engine(place: Place, shape: ModelShape, seed: int = 0) -> Engine:
 
 def engine_at(place: Place, shape: ModelShape, model: str, seed: int = 0) -> Engine:
     """The engine of a place."""
-    if place.installed is None:
+    if place.launcher is None:
         return simulated_engine(place, shape, seed)
     from tuner.engines.vllm import VllmEngine
 
-    return VllmEngine(place.installed, model=shape.path or model, gpu=place.gpu)
+    # a container does not see the hub cache of this machine: there a hub id stays one
+    return VllmEngine(
+        place.installed,
+        model=shape.path or model if place.installed else model,
+        gpu=place.gpu,
+        launcher=place.launcher,
+        version=place.vllm_version,
+    )
 
 
 def checked_flags(place: Place, fixed: Mapping[str, FlagValue]) -> None:
@@ -114,15 +154,24 @@ class Prepared:
     rules: Rules
 
 
-def prepare(spec: TuneSpec, vllm_python: str | None = None) -> Prepared:
+def prepare(
+    spec: TuneSpec,
+    vllm_python: str | None = None,
+    launcher: str = AUTO,
+    *,
+    allow_quality_flags: bool = False,
+) -> Prepared:
     """Put a tune job together; nothing is launched.
+
+    Flags that can change the answers' quality are searched only where the user's own space names them, or
+    with `allow_quality_flags`.
 
     Raises:
         BadRequest: something asked for is wrong.
         Infeasible: the model cannot run on this GPU by arithmetic.
         EngineUnavailable: the engine cannot run here.
     """
-    place = find_place(spec.gpu, spec.engine, spec.vllm_version, vllm_python)
+    place = find_place(spec.gpu, spec.engine, spec.vllm_version, vllm_python, launcher)
     shape = find_model(spec.model)
     checked_flags(place, spec.fixed)
     check_feasible(place.gpu, shape, place.vllm_version)
@@ -136,5 +185,7 @@ def prepare(spec: TuneSpec, vllm_python: str | None = None) -> Prepared:
         fixed=spec.fixed,
         coverage=spec.coverage,
     )
+    if spec.space is None:
+        space = with_quality_flags(space) if allow_quality_flags else without_quality_flags(space)
     rules = Rules(place.gpu, shape, place.vllm_version, trace, spec.coverage)
     return Prepared(place, shape, trace, space, rules)

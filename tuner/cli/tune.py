@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -26,15 +27,15 @@ from tuner.cli.options import (
     slo_of,
 )
 from tuner.cli.output import console, print_json
-from tuner.cli.setup import engine_at, prepare
+from tuner.cli.setup import AUTO, engine_at, prepare
 from tuner.engines.base import Engine
 from tuner.errors import BadRequest, Exit
 from tuner.hardware import driver_version
 from tuner.report.console import plan_lines, print_result, watching
 from tuner.report.results import plan_object, result_object
-from tuner.space import effective_defaults
+from tuner.space import effective_defaults, quality_flags
 from tuner.spec import Budget, EngineChoice, LoadMode, TuneSpec, parse_duration_s
-from tuner.study import Job, StudyPlace, fresh_name, make_plan, study_name
+from tuner.study import Job, StudyPlace, TuneResult, fresh_name, make_plan, study_name
 from tuner.study import tune as run_study
 
 EngineOption = Annotated[
@@ -70,6 +71,20 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show the plan and
 PythonOption = Annotated[
     str | None, typer.Option("--vllm-python", metavar="PATH", help="The interpreter that has vLLM.")
 ]
+LauncherOption = Annotated[
+    str,
+    typer.Option(
+        "--launcher",
+        metavar="HOW",
+        help="auto, warm (forked from one import), plain, or a command: 'vllm serve', 'docker run … {args}'.",
+    ),
+]
+QualityOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-quality-flags", help="Search flags that can change the answers too, such as an fp8 KV cache."
+    ),
+]
 
 
 def tune(
@@ -95,6 +110,8 @@ def tune(
     seed: SeedOption = 0,
     vllm_version: VersionOption = None,
     vllm_python: PythonOption = None,
+    launcher: LauncherOption = AUTO,
+    allow_quality_flags: QualityOption = False,
     dry_run: DryRunOption = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -136,7 +153,7 @@ def tune(
         seed=seed,
         vllm_version=vllm_version,
     )
-    job, runner = make_job(spec, vllm_python)
+    job, runner = make_job(spec, vllm_python, launcher, allow_quality_flags=allow_quality_flags)
     place = place_of(job, study, studies, storage, new)
     out = console(to_stderr=json)
     if dry_run:
@@ -153,10 +170,24 @@ def tune(
     finally:
         runner.close()
     if json:
-        print_json(result_object(result))
+        print_json({**result_object(result), "quality_flags": quality_of(result)})
     else:
         print_result(result, out)
+    for note in remarks(result, runner):
+        out.print(f"note: {note}", soft_wrap=True, markup=False)
     return Exit.NOTHING_MEETS_SLO if result.recommendation == "none" else Exit.OK
+
+
+def quality_of(result: TuneResult) -> list[str]:
+    """Flags of the winner that can change the answers."""
+    return list(quality_flags(result.winner.flags)) if result.winner else []
+
+
+def remarks(result: TuneResult, engine: Engine) -> Iterator[str]:
+    """What to know beside the figures: answers that may change, left-overs cleared, a launcher given up."""
+    if named := quality_of(result):
+        yield f"{', '.join(named)} can change the answers' quality: check them before you deploy"
+    yield from getattr(engine, "notes", ())
 
 
 def _given(ctx: typer.Context, name: str) -> bool:
@@ -164,9 +195,15 @@ def _given(ctx: typer.Context, name: str) -> bool:
     return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
 
 
-def make_job(spec: TuneSpec, vllm_python: str | None) -> tuple[Job, Engine]:
+def make_job(
+    spec: TuneSpec,
+    vllm_python: str | None = None,
+    launcher: str = AUTO,
+    *,
+    allow_quality_flags: bool = False,
+) -> tuple[Job, Engine]:
     """The job and its engine; nothing is launched."""
-    made = prepare(spec, vllm_python)
+    made = prepare(spec, vllm_python, launcher, allow_quality_flags=allow_quality_flags)
     engine = engine_at(made.place, made.shape, spec.model, spec.seed)
     job = Job(
         spec=spec,
@@ -177,7 +214,7 @@ def make_job(spec: TuneSpec, vllm_python: str | None) -> tuple[Job, Engine]:
         space=made.space,
         rules=made.rules,
         defaults=effective_defaults(made.place.gpu, made.shape, made.place.vllm_version),
-        driver=driver_version() if made.place.installed else None,
+        driver=driver_version() if made.place.launcher else None,
     )
     return job, engine
 

@@ -16,6 +16,7 @@ from tuner.space.flags import (
 from tuner.space.installed import Installed, find_vllm
 from tuner.space.memory import MemoryModel, MemoryPlan, capture_sizes, plan_memory
 from tuner.space.parameter import Parameter, ParameterKind
+from tuner.space.quality import with_quality_flags, without_quality_flags
 from tuner.space.refusal import FlagBound, Refusal
 from tuner.space.rules import Rules
 from tuner.space.space import SearchSpace, load_space
@@ -48,4 +49,6 @@ __all__ = [
     "rendered",
     "shipped_versions",
     "to_argv",
+    "with_quality_flags",
+    "without_quality_flags",
 ]

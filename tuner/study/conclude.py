@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tuner.engines.base import Outcome
 from tuner.measure import achieved, finite
 from tuner.profiles.profile import Measured, Profile
+from tuner.space import quality_flags
 from tuner.space.config import LaunchConfig
 from tuner.study.accounts import beyond_trials, spent_s
 from tuner.study.attrs import attrs_of
@@ -99,6 +100,9 @@ def measured(finalist: Finalist, finals: Finals, baseline: Baseline, note: str) 
     effective = {**baseline.effective, **(facts.effective if facts else {}), **finalist.config}
     if run is not None and run.failure is not None:
         note = note or f"does not start: {run.failure.cause}"
+    if changes := quality_flags(finalist.config):
+        said = f"can change the answers' quality: {', '.join(changes)}"
+        note = f"{note}; {said}" if note else said
     if capacity is None:
         return Measured(
             flags=finalist.config,

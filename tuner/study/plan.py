@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tuner.space import quality_flags
 from tuner.study.budget import MOST_FINAL_LAUNCHES, Costs
 from tuner.study.job import Job
 from tuner.study.load import make_offer
@@ -53,8 +54,15 @@ def make_plan(job: Job, place: StudyPlace, *, sampler: str | None = None) -> Pla
         feasible_share=feasible_share(job),
         coverage=coverage(job),
         sampler=SAMPLERS[sampler or available()],
-        notes=(windows.note,) if windows.note else (),
+        notes=tuple(note for note in (windows.note, _quality(job)) if note),
     )
+
+
+def _quality(job: Job) -> str:
+    """A line that names what is searched or fixed and can change the answers."""
+    flags = {name: True for name in job.space.distributions()} | dict(job.space.fixed)
+    named = ", ".join(quality_flags(flags))
+    return f"can change the answers' quality: {named}" if named else ""
 
 
 def feasible_share(job: Job) -> float:

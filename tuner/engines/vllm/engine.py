@@ -10,7 +10,13 @@ from pathlib import Path
 
 from tuner.engines.base import FailureKind, LaunchFailure, Phase
 from tuner.engines.vllm import environment, facts, gpu_memory
-from tuner.engines.vllm.launchers import Command, LauncherKind, Template, plain_template
+from tuner.engines.vllm.launchers import (
+    Command,
+    LauncherKind,
+    Template,
+    plain_template,
+    template_version,
+)
 from tuner.engines.vllm.limits import Limits
 from tuner.engines.vllm.log_tail import read_tail
 from tuner.engines.vllm.owner import Owner, clear_leftovers
@@ -79,7 +85,7 @@ class VllmEngine:
                 "no vLLM found here",
                 "pip install 'kimi-tune[vllm]', or name its interpreter with --vllm-python",
             )
-        self._version = installed.version if installed else version or _tag_version(self._template)
+        self._version = installed.version if installed else version or template_version(self._template)
         self._kind = LauncherKind.TEMPLATE if self._template else LauncherKind(launcher)
         if self._kind is LauncherKind.AUTO:
             # on a CPU vLLM spawns its engine in any case, and a fork gains nothing
@@ -319,13 +325,3 @@ def _fresh_log(folder: Path) -> Path:
             number += 1
         log.replace(kept)
     return log
-
-
-def _tag_version(template: Template | None) -> str:
-    image = template.image if template else None
-    match = re.search(r":v?(\d+\.\d+\.\d+)", image or "")
-    if match is None:
-        raise EngineUnavailable(
-            "the vLLM version behind --launcher is not known", "name it with --vllm-version"
-        )
-    return match[1]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from tuner.errors import BadRequest
+from tuner.errors import BadRequest, EngineUnavailable
 
 _PLACEHOLDER = re.compile(r"\{(\w*)\}")
 _KNOWN = {"args", "port", "name", "model"}
@@ -137,6 +137,21 @@ def plain_template(python: str, package_dir: Path) -> Template:
     if script.exists() and any(package_dir.parent.glob("vllm-*.dist-info")):
         return Template((str(script), "serve", "{args}"))
     return Template((python, "-m", "vllm.entrypoints.openai.api_server", "{args}"))
+
+
+def template_version(template: Template | None) -> str:
+    """The vLLM version that the tag of a template's image names.
+
+    Raises:
+        EngineUnavailable: it names none.
+    """
+    image = template.image if template else None
+    match = re.search(r":v?(\d+\.\d+\.\d+)", image or "")
+    if match is None:
+        raise EngineUnavailable(
+            "the vLLM version behind --launcher is not known", "name it with --vllm-version"
+        )
+    return match[1]
 
 
 def _option(words: Sequence[str], option: str) -> str | None:
