@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from conftest import Command
 
 from tuner.cli.setup import engine_at, find_place
 from tuner.errors import BadRequest, EngineUnavailable
@@ -35,7 +36,7 @@ def test_an_image_without_a_version_needs_one() -> None:
 
 
 @pytest.mark.parametrize("launcher", ["plain", "warm", "vllm serve", DOCKER])
-def test_the_simulator_takes_no_launcher(kimi_tune: Command, launcher: str) -> None:
+def test_the_simulator_takes_no_launcher(kimi_tune: Callable[..., Any], launcher: str) -> None:
     ran = kimi_tune(*QUICK, "--launcher", launcher)
     assert ran.code == 2 and "--launcher" in ran.json["error"]["what"]
 
@@ -45,7 +46,7 @@ def test_a_launcher_that_cannot_be_is_refused() -> None:
         find_place("cpu", EngineChoice.VLLM, launcher="vllm serve {flags}")
 
 
-def test_answers_are_left_alone_unless_somebody_asks(kimi_tune: Command, tmp_path: Path) -> None:
+def test_answers_are_left_alone_unless_somebody_asks(kimi_tune: Callable[..., Any], tmp_path: Path) -> None:
     plain = kimi_tune(*QUICK)
     assert plain.code == 0 and "kv-cache-dtype" not in plain.json["parameters"]
     assert not any("quality" in note for note in plain.json["notes"])
@@ -61,7 +62,7 @@ def test_answers_are_left_alone_unless_somebody_asks(kimi_tune: Command, tmp_pat
     assert any("kv-cache-dtype" in note for note in named.json["notes"])
 
 
-def test_a_result_names_flags_that_can_change_the_answers(kimi_tune: Command) -> None:
+def test_a_result_names_flags_that_can_change_the_answers(kimi_tune: Callable[..., Any]) -> None:
     job = ("--gpu", "A100-80G", "--engine", "sim", "--slo-p99", "30s", "--trials", "2", "--requests", "60")
     ran = kimi_tune(*job, "--set", "kv-cache-dtype=fp8", "--json")
     assert ran.code == 0, ran.err

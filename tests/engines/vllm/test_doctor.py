@@ -14,7 +14,17 @@ import pytest
 
 from tuner.engines.vllm import sessions
 from tuner.engines.vllm.doctor import Check, Status, examine
-from tuner.engines.vllm.machine import Card, Holder, Machine, Model, Torch, left_servers, look, torch_beside
+from tuner.engines.vllm.machine import (
+    Card,
+    Holder,
+    Machine,
+    Model,
+    Torch,
+    left_servers,
+    look,
+    torch_beside,
+    torch_of,
+)
 from tuner.errors import BadRequest
 from tuner.space.installed import Installed
 
@@ -135,6 +145,20 @@ def test_torch_is_read_without_importing_it(tmp_path: Path, text: str, torch: To
 
 def test_no_torch_at_all(tmp_path: Path) -> None:
     assert torch_beside(tmp_path / "vllm") is None
+
+
+def test_torch_in_another_folder_of_the_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM on PYTHONPATH, over an environment that has the torch."""
+    (tmp_path / "over" / "vllm").mkdir(parents=True)
+    vllm = Installed("0.21.0", tmp_path / "over" / "vllm", Path(sys.executable))
+    under = tmp_path / "under" / "torch"
+    under.mkdir(parents=True)
+    (under / "__init__.py").write_text("")
+    (under / "version.py").write_text("__version__ = '2.11.0+cu130'\ncuda = '13.0'\n")
+    monkeypatch.setenv("PYTHONPATH", str(under.parent))
+    assert torch_of(vllm) == Torch("2.11.0+cu130", (13, 0))
+    (under / "version.py").unlink()
+    assert torch_of(vllm) is None
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -88,7 +89,7 @@ def look(*, model: str | None, folder: Path, python: str | None) -> Machine:
         driver=driver,
         driver_cuda=driver_cuda,
         vllm=vllm,
-        torch=torch_beside(vllm.package_dir) if vllm else None,
+        torch=torch_of(vllm) if vllm else None,
         disks=tuple(_disks(folder)),
         shm_gib=_free_gib(Path("/dev/shm"), total=True),  # noqa: S108 - looked at, not written
         open_files=_open_files(),
@@ -103,6 +104,20 @@ def look(*, model: str | None, folder: Path, python: str | None) -> Machine:
 def extra_of(package: str) -> str:
     """The extra of this project that brings an optional package."""
     return _OPTIONAL[package]
+
+
+def torch_of(vllm: Installed) -> Torch | None:
+    """The torch that this vLLM imports: beside it, or wherever else its interpreter finds one."""
+    if (beside := torch_beside(vllm.package_dir)) is not None:
+        return beside
+    ask = "import importlib.util; print((importlib.util.find_spec('torch') or exit(1)).origin)"
+    try:
+        said = subprocess.run(
+            [str(vllm.python), "-c", ask], capture_output=True, text=True, timeout=60, check=True, cwd="/"
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return torch_beside(Path(said.stdout.strip()).parent)
 
 
 def torch_beside(package_dir: Path) -> Torch | None:
