@@ -22,7 +22,8 @@ SMALL = LaunchConfig.of({"max-num-seqs": 4})
 
 SERVE = """
 def serve():
-    import os, runpy, sys
+    import gc, os, runpy, sys
+    print("frozen:", gc.get_freeze_count() > 0)
     sys.argv[0] = {standin!r}
     if os.environ.get("FAKE_FORK_FAULT") and {forked}:
         sys.exit("RuntimeError: Cannot re-initialize CUDA in forked subprocess.")
@@ -88,6 +89,8 @@ def test_one_import_serves_many(engine: VllmEngine, faults: Faults, tmp_path: Pa
             assert os.getsid(server.pid) == server.pid
             assert server.replay(Workload(small_trace(8, 200.0))).ok.all()
         assert not psutil.pid_exists(server.pid)
+        # a collection in the fork does not touch, and so copy, what was imported
+        assert "frozen: True" in (tmp_path / str(number) / "server.log").read_text()
     assert phases.count("importing vLLM once") == 1
     assert engine.launcher is LauncherKind.WARM
     (process,) = launchers(engine)
