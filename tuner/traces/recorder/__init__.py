@@ -1,7 +1,4 @@
-"""The recorder: a proxy in front of a server that writes the traffic through it as a trace.
-
-Not imported by tuner.traces: only what records needs aiohttp.
-"""
+"""The recorder: a proxy in front of a server that writes the traffic through it as a trace."""
 
 from tuner.traces.recorder.files import RowFiles
 from tuner.traces.recorder.proxy import Recorder

@@ -1,32 +1,24 @@
-"""The proxy: bytes go on as they come, and what they were is written down when the last has gone."""
+"""The proxy: bytes go on as they come, and what they were is written down when the last has gone.
+
+Plain asyncio protocols, because every token of every stream passes: each read is one step of the framing and
+one write.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import cast
 
-import aiohttp
 import orjson
-from aiohttp import web
 
+from tuner.traces.recorder.messages import HEAD_LIMIT, Body, Head, body_of_request
 from tuner.traces.recorder.requests import is_generation
 from tuner.traces.recorder.rows import Exchange, RowMaker
-from tuner.traces.recorder.upstream import Upstream, passed_on
+from tuner.traces.recorder.upstream import Connection, Upstream, connect_soon
 
-_STALE_WITHIN_S = 2.0
-_END_WITHIN_S = 0.2
-
-
-@dataclass(slots=True)
-class _Taken:
-    """What was seen of one exchange so far."""
-
-    status: int = 0
-    content_type: str = ""
-    encoding: str = ""
-    error: str = ""
+_WRITE_DOWN_S = 0.002
+_BODY_METHODS = (b"POST", b"PUT", b"PATCH")
 
 
 class Recorder:
@@ -37,140 +29,222 @@ class Recorder:
 
     def __init__(self, upstream: Upstream, rows: RowMaker, *, port: int = 0) -> None:
         self.upstream, self.rows, self.port = upstream, rows, port
+        self.clients: set[Client] = set()
         # one clock for all rows: the wall clock at the start, moved on by the monotonic one
         self._epoch_s = time.time() - time.monotonic()
-        self._session: aiohttp.ClientSession | None = None
-        self._runner: web.ServerRunner | None = None
+        self._server: asyncio.Server | None = None
 
     @property
     def url(self) -> str:
         """The address to give to clients."""
         return f"http://127.0.0.1:{self.port}"
 
+    def now_ms(self) -> float:
+        """Milliseconds of the epoch, by the monotonic clock."""
+        return round((self._epoch_s + time.monotonic()) * 1e3, 3)
+
     async def __aenter__(self) -> Recorder:
-        server = web.Server(
-            self._handle,
-            handler_cancellation=True,
-            access_log=None,
-            auto_decompress=False,
-            max_line_size=1 << 16,
-            max_field_size=1 << 16,
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Client(self), "127.0.0.1", self.port, backlog=4096, reuse_address=True
         )
-        self._runner = web.ServerRunner(server, shutdown_timeout=_END_WITHIN_S)
-        self._session = self.upstream.session()
-        try:
-            await self._runner.setup()
-            site = web.TCPSite(self._runner, "127.0.0.1", self.port, backlog=4096)
-            await site.start()
-        except BaseException:
-            await self.__aexit__()
-            raise
-        self.port = int(self._runner.addresses[0][1])
+        self.port = int(self._server.sockets[0].getsockname()[1])
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-        if self._session is not None:
-            await self._session.close()
+        if self._server is not None:
+            self._server.close()
+        for client in tuple(self.clients):
+            client.cut("the recording ended")
+        self.upstream.close()
+        await asyncio.sleep(5 * _WRITE_DOWN_S)  # what has just ended is still to be written down
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        at_s = self._epoch_s + time.monotonic()
-        if request.headers.get("Expect", "").lower() == "100-continue":
-            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            request.writer.output_size = 0
-        if not is_generation(request.method, request.path):
-            data = request.content if request.body_exists else None
-            return await self._pass(request, data, _Taken(), lambda chunk: None)
-        taken, parts = _Taken(), list[bytes]()
-        body = b""
-        try:
-            body = await request.content.read()
-            return await self._pass(request, body, taken, parts.append)
-        except asyncio.CancelledError:
-            taken.error = "the client went away"
-            raise
-        except ConnectionError:
-            taken.error = "the client went away"
-            raise
-        finally:
-            self.rows.add(
-                Exchange(
-                    at_ms=round(at_s * 1e3, 3),
-                    request=body,
-                    request_headers=request.headers,
-                    status=taken.status,
-                    answer=b"".join(parts),
-                    content_type=taken.content_type,
-                    encoding=taken.encoding,
-                    error=taken.error,
-                )
-            )
 
-    async def _pass(
-        self,
-        request: web.BaseRequest,
-        data: bytes | aiohttp.StreamReader | None,
-        taken: _Taken,
-        seen: Callable[[bytes], None],
-    ) -> web.StreamResponse:
-        """Send the request on and its answer back."""
-        try:
-            answer = await self._ask(request, data)
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            taken.error = f"no answer from the upstream ({type(error).__name__})"
-            return _bad_gateway(f"{self.upstream.shown}: {_reason(error)}")
-        async with answer:
-            taken.status = answer.status
-            taken.content_type = answer.headers.get("Content-Type", "").lower()
-            taken.encoding = answer.headers.get("Content-Encoding", "")
-            response = web.StreamResponse(
-                status=answer.status, reason=answer.reason, headers=passed_on(answer.headers)
-            )
-            await response.prepare(request)
-            content = answer.content
-            while True:
-                try:
-                    chunk = await content.readany()
-                except (aiohttp.ClientError, OSError) as error:
-                    taken.error = f"the upstream broke off ({type(error).__name__})"
-                    # without the end that a whole answer has, so that the client sees it too
-                    if request.transport is not None:
-                        request.transport.close()
-                    return response
-                if not chunk:
-                    break
-                seen(chunk)
-                await response.write(chunk)
-            await response.write_eof()
-            return response
+class Client(asyncio.Protocol):
+    """One connection of a client; its requests are served one after the other."""
 
-    async def _ask(
-        self, request: web.BaseRequest, data: bytes | aiohttp.StreamReader | None
-    ) -> aiohttp.ClientResponse:
-        assert self._session is not None
-        length = ("content-length",) if isinstance(data, bytes) else ()
-        headers = passed_on(request.headers, "host", "expect", *length)
-        target = self.upstream.target(request.raw_path)
-        begun = time.monotonic()
-        while True:
+    transport: asyncio.Transport
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._buffer = b""
+        self._head: Head | None = None
+        self._body = Body()
+        self._at_ms = 0.0
+        self._call: Call | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's are none by their class
+        self.recorder.clients.add(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.recorder.clients.discard(self)
+        if self._call is not None:
+            self._call.abandon("the client went away")
+
+    def pause_writing(self) -> None:
+        if self._call is not None:
+            self._call.hold(True)
+
+    def resume_writing(self) -> None:
+        if self._call is not None:
+            self._call.hold(False)
+
+    def cut(self, why: str) -> None:
+        """End the connection and what is under way on it."""
+        if self._call is not None:
+            self._call.abandon(why)
+        self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer = self._buffer + data if self._buffer else data
+        if self._call is None:
             try:
-                return await self._session.request(
-                    request.method, target, data=data, headers=headers, allow_redirects=False
+                self._advance()
+            except ValueError:
+                self.transport.write(
+                    b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
                 )
-            except (aiohttp.ServerDisconnectedError, ConnectionResetError):
-                # an idle connection that the server closed just now: it never saw the request
-                at_once = time.monotonic() - begun < _STALE_WITHIN_S
-                if not at_once or not isinstance(data, bytes):
-                    raise
-                begun -= _STALE_WITHIN_S
+                self.transport.close()
+
+    def _advance(self) -> None:
+        if self._head is None:
+            end = self._buffer.find(b"\r\n\r\n")
+            if end < 0:
+                if len(self._buffer) > HEAD_LIMIT:
+                    raise ValueError("the head is too long")
+                return
+            self._at_ms = self.recorder.now_ms()
+            self._head = Head.parse(self._buffer[:end].lstrip(b"\r\n"))
+            self._body = body_of_request(self._head)
+            self._buffer = self._buffer[end + 4 :]
+            if self._head.fields.get("expect", "").lower() == "100-continue":
+                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if self._buffer:
+            self._buffer = self._buffer[self._body.feed(self._buffer) :]
+        if self._body.done:
+            head, self._head = self._head, None
+            self._call = Call(self, head, b"".join(self._body.parts), self._at_ms)
+            self._call.send()
+
+    def finished(self, *, close: bool) -> None:
+        """The answer has gone: the next request, if it is there."""
+        self._call = None
+        if close:
+            self.transport.close()
+        elif self._buffer:
+            self._advance()
 
 
-def _reason(error: Exception) -> str:
-    inner = getattr(error, "os_error", error)
-    return getattr(inner, "strerror", None) or str(error) or type(error).__name__
+class Call:
+    """One request on its way to the upstream and back."""
 
+    def __init__(self, client: Client, head: Head, body: bytes, at_ms: float) -> None:
+        self._client, self._request, self._sent_body, self._at_ms = client, head, body, at_ms
+        self._recorder = client.recorder
+        self.method, target, _ = head.first.split(b" ", 2)
+        path = target.partition(b"?")[0].decode("latin-1")
+        self._counts = is_generation(self.method.decode("latin-1"), path)
+        lines = head.kept(b"host", b"expect", b"content-length", b"transfer-encoding", b"trailer")
+        upstream = self._recorder.upstream
+        first = b"%b %b%b %b" % (self.method, upstream.root, target, head.first.rpartition(b" ")[2])
+        length = [b"Content-Length: %d" % len(body)] if body or self.method in _BODY_METHODS else []
+        self._sent_head = b"\r\n".join([first, upstream.host_line, *lines, *length]) + b"\r\n\r\n"
+        self._connection: Connection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._answer: Head | None = None
+        self._body: Body | None = None
+        self._status = 0
+        self._close = head.closes
+        self._over = self._retried = self._held = False
 
-def _bad_gateway(what: str) -> web.Response:
-    value = {"error": {"message": f"kimi-tune record: {what}", "type": "upstream_error", "code": 502}}
-    return web.Response(status=502, body=orjson.dumps(value), content_type="application/json")
+    def send(self) -> None:
+        """Send it, on an idle connection where there is one."""
+        connection = self._recorder.upstream.idle()
+        if connection is None:
+            self._connecting = connect_soon(self._recorder.upstream, self._send_on, self._unreachable)
+        else:
+            self._send_on(connection)
+
+    def _send_on(self, connection: Connection) -> None:
+        self._connecting = None
+        self._connection = connection
+        connection.send(self, self._sent_head, self._sent_body)
+
+    def hold(self, hold: bool) -> None:
+        """The client reads slower than the upstream writes, or has caught up."""
+        if self._connection is None or hold is self._held:
+            return
+        self._held = hold
+        if hold:
+            self._connection.transport.pause_reading()
+        else:
+            self._connection.transport.resume_reading()
+
+    def head(self, status: int, head: Head, body: Body) -> bytes:
+        """The response began; chunks are passed on as they are, framing included."""
+        self._status, self._answer, self._body = status, head, body
+        lines = head.kept()
+        if self._close or (not body.chunked and body.left is None):
+            self._close = True
+            lines.append(b"Connection: close")
+        return b"\r\n".join([head.first, *lines]) + b"\r\n\r\n"
+
+    def passed(self, data: bytes) -> None:
+        """Bytes for the client."""
+        self._client.transport.write(data)
+
+    def ended(self) -> None:
+        """The response is complete."""
+        self.hold(False)
+        self._write_down("")
+        self._client.finished(close=self._close)
+
+    def broken(self, reason: str, *, unseen: bool) -> None:
+        """The upstream went away."""
+        if unseen and not self._retried:
+            self._retried = True
+            self._connecting = connect_soon(self._recorder.upstream, self._send_on, self._unreachable)
+        elif self._answer is None:
+            self._unreachable(reason)
+        else:
+            self._write_down("the upstream broke off")
+            # without the end that a whole answer has, so that the client sees it too
+            self._client.finished(close=True)
+
+    def abandon(self, why: str) -> None:
+        """Nobody waits for the answer any more."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._connection is not None and not self._over:
+            self._connection.leave()
+        self._write_down(why)
+
+    def _unreachable(self, reason: str) -> None:
+        what = f"kimi-tune record: no answer from {self._recorder.upstream.shown}: {reason}"
+        value = {"error": {"message": what, "type": "upstream_error", "code": 502}}
+        body = orjson.dumps(value)
+        head = b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        self._client.transport.write(head % len(body) + body)
+        self._write_down("no answer from the upstream")
+        self._client.finished(close=self._close)
+
+    def _write_down(self, error: str) -> None:
+        if self._over:
+            return
+        self._over = True
+        if not self._counts:
+            return
+        answer = self._answer.fields if self._answer is not None else {}
+        exchange = Exchange(
+            at_ms=self._at_ms,
+            request=self._sent_body,
+            request_headers=self._request.fields,
+            status=self._status,
+            answer=b"".join(self._body.parts) if self._body is not None else b"",
+            content_type=answer.get("content-type", "").lower(),
+            encoding=answer.get("content-encoding", ""),
+            error=error,
+        )
+        # later, so that the last bytes go out first
+        asyncio.get_running_loop().call_later(_WRITE_DOWN_S, self._recorder.rows.add, exchange)
