@@ -388,3 +388,20 @@ def test_a_replay_through_it_fails_as_one_without(tmp_path: Path) -> None:
         Status.OK, Status.STREAM_ERROR, Status.CONNECTION, Status.WRONG_LENGTH, Status.HTTP_ERROR,
         Status.REJECTED,
     ]  # fmt: skip
+
+
+def test_chunked_requests_and_two_in_one_write(tmp_path: Path) -> None:
+    body = orjson.dumps(ask(2, prompt=list(range(40)), stream=False))
+    head = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+    head += "Transfer-Encoding: chunked\r\n\r\n"
+    pieces = (body[:7], body[7:30], body[30:])
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+    whole = head.encode() + chunks + b"0\r\n\r\n"
+    with MockServer(QUICK) as server, recording(server.url, tmp_path / "t.jsonl") as recorder:
+        with socket.create_connection(("127.0.0.1", recorder.port), timeout=10) as client:
+            client.sendall(whole + whole)
+            seen = b""
+            while seen.count(b'"usage"') < 2:
+                seen += client.recv(65_536)
+    assert seen.count(b"HTTP/1.1 200") == 2 and seen.count(b"HTTP/1.1 100") == 2
+    assert [row["input_length"] for row in rows_of(tmp_path / "t.jsonl")] == [40, 40]
