@@ -51,6 +51,7 @@ class MockServer:
         self.port, self.tls = port, tls
         self.log: list[Served] = []
         self.running = self.most_running = self.connections = 0
+        self.peers: set[asyncio.WriteTransport] = set()
         self._waiting: deque[Callable[[], None]] = deque()
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
@@ -96,6 +97,10 @@ class MockServer:
             loop.run_forever()
         finally:
             server.close()
+            # a loop that is closed leaves its sockets open: clients would wait for them
+            for peer in list(self.peers):
+                peer.abort()
+            loop.run_until_complete(asyncio.sleep(0))
             loop.close()
 
     def next_fault(self) -> Fault:

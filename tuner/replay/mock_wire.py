@@ -92,9 +92,11 @@ class Peer(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport: Any = transport
         self.server.connections += 1
+        self.server.peers.add(self.transport)
         self.rest()
 
     def connection_lost(self, error: Exception | None) -> None:
+        self.server.peers.discard(self.transport)
         if self.idle is not None:
             self.idle.cancel()
         if self.busy is not None:
