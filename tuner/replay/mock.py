@@ -51,7 +51,7 @@ class MockServer:
         self.port, self.tls = port, tls
         self.log: list[Served] = []
         self.running = self.most_running = self.connections = 0
-        self.peers: set[asyncio.WriteTransport] = set()
+        self.peers: set[asyncio.BaseTransport] = set()
         self._waiting: deque[Callable[[], None]] = deque()
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
@@ -99,7 +99,7 @@ class MockServer:
             server.close()
             # a loop that is closed leaves its sockets open: clients would wait for them
             for peer in list(self.peers):
-                peer.abort()
+                peer.close()
             loop.run_until_complete(asyncio.sleep(0))
             loop.close()
 
