@@ -1,7 +1,8 @@
 """vLLM's V1 scheduling, plainly: request by request, block by block, step by step.
 
 The truth that the fast scheduler is held against. Blocks are numbered objects in one free queue; every full
-block has a name made of its content, and a cache maps names to blocks.
+block has a name made of its content, and a cache maps names to blocks. Like vLLM's it does not merge blocks
+of the same content: the one cached first is hit, and once that is gone the next.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ class Pool:
     def __init__(self, count: int, caching: bool) -> None:
         self.caching = caching
         self.free: OrderedDict[int, Block] = OrderedDict((i, Block(i)) for i in range(count))
-        self.cache: dict[tuple, Block] = {}
+        self.cache: dict[tuple, dict[int, Block]] = {}
 
     def new(self) -> Block:
         _, block = self.free.popitem(last=False)
         if block.name is not None:
-            del self.cache[block.name]
+            same = self.cache[block.name]
+            del same[block.number]
+            if not same:
+                del self.cache[block.name]
             block.name = None
         block.users = 1
         return block
@@ -47,9 +51,9 @@ class Pool:
                 self.free[block.number] = block
 
     def remember(self, block: Block, name: tuple) -> None:
-        if self.caching and block.name is None and name not in self.cache:
+        if self.caching and block.name is None:
             block.name = name
-            self.cache[name] = block
+            self.cache.setdefault(name, {})[block.number] = block
 
 
 @dataclass(eq=False)
@@ -176,7 +180,7 @@ def simulate(
                 for name in request.names[: (request.total - 1) // size]:
                     if name not in pool.cache:
                         break
-                    hits.append(pool.cache[name])
+                    hits.append(next(iter(pool.cache[name].values())))
             hit = len(hits) * size
             chunk = request.total - hit
             if chunk > budget:

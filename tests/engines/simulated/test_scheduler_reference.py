@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import block_names, simulate
@@ -129,3 +130,44 @@ def test_same_times_without_shared_prefixes(case: tuple[Limits, Trace, SimpleCos
 @given(cases(shared=True))
 def test_same_times_with_shared_prefixes(case: tuple[Limits, Trace, SimpleCost, int | None]) -> None:
     compare(*case)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "answers", "paths", "trace_block", "longest"),
+    [
+        ([3] * 12, [1, 1, 1, 17, 1, 1, 8, 1, 1, 1, 1, 1], [[0]] * 12, 3, 20),
+        (
+            [4, 4, 8, 4, 4, 4, 4, 4, 4, 8, 4, 4],
+            [1, 1, 13, 8, 1, 1, 1, 1, 1, 17, 1, 1],
+            [[0], [1], [0, 2], [1], [0], [0], [0], [0], [0], [0, 2], [0], [0]],
+            4,
+            25,
+        ),
+    ],
+)
+def test_a_copy_of_a_cached_block_outlives_it(
+    prompts: list[int], answers: list[int], paths: list[list[int]], trace_block: int, longest: int
+) -> None:
+    """Each prompt's last block is computed anew: the copies are hit once the first of them is evicted."""
+    limits = Limits(
+        max_num_seqs=2,
+        max_num_batched_tokens=2,
+        block_size=1,
+        kv_blocks=longest + 1,
+        max_model_len=longest,
+        prefix_caching=True,
+        chunked_prefill=True,
+        async_scheduling=False,
+        reserve_full_sequence=False,
+    )
+    trace = Trace(
+        arrival_s=np.zeros(len(prompts)),
+        input_tokens=np.array(prompts, dtype=np.int32),
+        output_tokens=np.array(answers, dtype=np.int32),
+        session=np.arange(len(prompts), dtype=np.int64),
+        block_offsets=np.cumsum([0] + [len(path) for path in paths]),
+        block_ids=np.concatenate(paths),
+        block_tokens=trace_block,
+        source=TraceSource(format="test"),
+    )
+    assert compare(limits, trace, SimpleCost(), None)

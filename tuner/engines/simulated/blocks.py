@@ -1,11 +1,13 @@
 """KV blocks with shared prefixes: look-up, admission, preemption and release of requests in vLLM's way.
 
-Only what shares or may be hit again is kept one by one; everything else is a number of plain blocks. Where a
-block is computed whose content is cached already (the last block of a prompt that is a whole number of blocks
-long), the copy is not cached.
+Only what shares or may be hit again is kept one by one; everything else is a number of plain blocks. A block
+is computed although its content is cached only where it is the last of a prompt that is a whole number of
+blocks long; vLLM does not merge the two: the one cached first is hit, and once that is gone the next.
 """
 
 from __future__ import annotations
+
+from collections import deque
 
 from tuner.engines.simulated.freelist import FreeQueue
 from tuner.engines.simulated.hostcache import HostCache
@@ -18,15 +20,16 @@ class BlockManager:
 
     `free` counts the blocks that can be handed out, cached or not. `queue` is None as long as nothing in it
     could be hit: then only the count matters. `loaded_tokens` came from the host's cache since somebody last
-    set it back. Run numbers: those of `Prefixes`, then one for each request's
-    own blocks, which only itself can hit, after it was preempted.
+    set it back. Run numbers: those of `Prefixes`, then one for each request's own blocks, which only itself
+    can hit, after it was preempted, then one for each request's copy of its prompt's last block.
     """
 
     __slots__ = (
         "_block_size",
         "_caching",
         "_chains",
-        "_copied",
+        "_copies",
+        "_first_copy",
         "_held",
         "_host",
         "_limits",
@@ -46,9 +49,10 @@ class BlockManager:
         self._chains = prefixes.chains
         self._run_blocks = prefixes.blocks
         self._runs = len(prefixes.blocks)
-        self._refs = [0] * self._runs
-        self._held = [0] * len(prefixes.chains)
-        self._copied = bytearray(len(prefixes.chains))
+        self._first_copy = self._runs + len(prefixes.chains)
+        self._refs = [0] * (self._first_copy + len(prefixes.chains))
+        self._held: list[list[int]] = [[] for _ in prefixes.chains]
+        self._copies: dict[int, deque[int]] = {}
         self.free = limits.usable_blocks
         self.hit_tokens = self.loaded_tokens = 0
         self.queue: FreeQueue | None = None
@@ -58,7 +62,7 @@ class BlockManager:
             self._host = HostCache(limits.host_blocks) if limits.host_blocks else None
 
     def _start_queue(self) -> FreeQueue:
-        self.queue = FreeQueue(self.free, self._runs + len(self._chains))
+        self.queue = FreeQueue(self.free, len(self._refs))
         return self.queue
 
     def admit(self, request: int, total: int, budget: int) -> tuple[int, int] | None:
@@ -67,7 +71,8 @@ class BlockManager:
         Returns (tokens hit in the prefix cache, tokens to compute in this step), None where it does not fit.
         """
         size, queue = self._block_size, self.queue
-        hit_blocks = hit_free = runs = own_blocks = loaded = 0
+        hit_blocks = hit_free = own_blocks = loaded = 0
+        runs: list[int] = []
         own = self._runs + request
         if queue is not None:
             queue.settle()
@@ -88,16 +93,13 @@ class BlockManager:
         if -(-reach // size) - hit_blocks + hit_free > self.free:
             return None
         if queue is not None:
-            chain = self._chains[request]
-            for run in chain[:runs]:
+            for run in runs:
                 if not self._refs[run]:
                     self.free -= queue.take(run)
                 self._refs[run] += 1
             self._held[request] = runs
             if own_blocks:
                 self.free -= queue.take(own)
-            elif queue.resident[own]:
-                queue.forget(own)
         new = -(-(hit + chunk) // size) - hit_blocks
         self.free -= new
         if queue is not None:
@@ -106,22 +108,38 @@ class BlockManager:
             self.loaded_tokens += loaded * size
         return hit, chunk
 
-    def _look_up(self, queue: FreeQueue, request: int, limit: int) -> tuple[int, int, int, bool]:
+    def _look_up(self, queue: FreeQueue, request: int, limit: int) -> tuple[int, int, list[int], bool]:
         """(blocks hit, how many of them are free, runs hit, whether the whole chain was hit)."""
-        blocks = free = runs = 0
+        blocks = free = 0
+        runs: list[int] = []
         resident, refs = queue.resident, self._refs
         chain = self._chains[request]
         for run in chain:
-            there, length = resident[run], self._run_blocks[run]
+            length = self._run_blocks[run]
+            if run in self._copies:
+                run = self._cached_first(queue, run)
+            there = resident[run]
             if not there or blocks + length > limit:
                 return blocks, free, runs, False
             if not refs[run]:
                 free += there
             blocks += there
-            runs += 1
+            runs.append(run)
             if there < length:
                 return blocks, free, runs, False
         return blocks, free, runs, True
+
+    def _cached_first(self, queue: FreeQueue, run: int) -> int:
+        """The run itself or, where it is gone, its oldest copy that is left."""
+        copies = self._copies[run]
+        if queue.resident[run]:
+            return run
+        while copies and not queue.resident[copies[0]]:
+            copies.popleft()
+        if copies:
+            return copies[0]
+        del self._copies[run]
+        return run
 
     def _from_host(self, host: HostCache, request: int, there: int, limit: int) -> int:
         """Blocks that the host's cache adds to the `there` first ones."""
@@ -141,25 +159,32 @@ class BlockManager:
             return
         full, base = tokens // self._block_size, 0
         resident = queue.resident
+        held = self._held[request]
         for place, run in enumerate(chain):
             room = full - base
             if room <= 0:
                 return
             length = self._run_blocks[run]
-            if place >= self._held[request]:
-                if resident[run]:
-                    # the very blocks that this step hands out may be the last copy
-                    queue.settle()
-                if resident[run]:
-                    self._copied[request] = 1
-                    return
-                self._refs[run] += 1
-                self._held[request] = place + 1
-            if resident[run] < length:
-                resident[run] = min(length, room)
+            if place >= len(held):
+                held.append(self._begin(queue, request, run))
+            there = held[place]
+            if resident[there] < length:
+                resident[there] = min(length, room)
             if self._host is not None and room >= length:
                 self._host.put(run, length)
             base += length
+
+    def _begin(self, queue: FreeQueue, request: int, run: int) -> int:
+        """The run that a request begins to compute: a copy where the same content is cached."""
+        there = run
+        if queue.resident[run] or run in self._copies:
+            # the very blocks that this step hands out may be the last copy
+            queue.settle()
+            if queue.resident[run] or (run in self._copies and self._cached_first(queue, run) != run):
+                there = self._first_copy + request
+                self._copies.setdefault(run, deque()).append(there)
+        self._refs[there] += 1
+        return there
 
     def release(self, request: int, tokens: int) -> None:
         """An ended request of `tokens` computed tokens gives back its blocks."""
@@ -168,13 +193,12 @@ class BlockManager:
         if queue is None:
             self.free += total
             return
-        held = self._chains[request][: self._held[request]]
-        plain = total - sum(self._run_blocks[run] for run in held)
+        plain = total - sum(queue.resident[run] for run in self._held[request])
         self.free += plain
         queue.give_back(plain)
         if self._host is not None:
             self._host.put(self._runs + request, tokens // self._block_size - total + plain)
-        self._leave(queue, request, held)
+        self._leave(queue, request)
 
     def preempt(self, request: int, tokens: int) -> None:
         """A preempted request of `tokens` computed tokens gives back its blocks; full ones stay cached."""
@@ -185,22 +209,18 @@ class BlockManager:
             return
         queue = self.queue or self._start_queue()
         full = tokens // size
-        held = self._chains[request][: self._held[request]]
-        shared = sum(queue.resident[run] for run in held)
-        copied = 1 if self._copied[request] and full > shared else 0
+        shared = sum(queue.resident[run] for run in self._held[request])
         own = self._runs + request
-        queue.resident[own] = max(full - shared - copied, 0)
+        queue.resident[own] = full - shared
         self.free += total - shared
         queue.give_back(total - full)
         queue.give_back_run(own)
-        queue.give_back(copied)
-        self._leave(queue, request, held)
+        self._leave(queue, request)
 
-    def _leave(self, queue: FreeQueue, request: int, held: tuple[int, ...]) -> None:
-        for run in reversed(held):
+    def _leave(self, queue: FreeQueue, request: int) -> None:
+        for run in reversed(self._held[request]):
             self._refs[run] -= 1
             if not self._refs[run]:
                 self.free += queue.resident[run]
                 queue.give_back_run(run)
-        self._held[request] = 0
-        self._copied[request] = 0
+        self._held[request] = []

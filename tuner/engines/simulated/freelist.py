@@ -67,11 +67,3 @@ class FreeQueue:
         count = entry[0]
         entry[0], entry[1] = 0, -1
         return count
-
-    def forget(self, run: int) -> None:
-        """A run's free blocks keep their place, but cannot be hit any more. Call settle() before."""
-        entry = self._entry_of[run]
-        if entry is not None:
-            entry[1] = -1
-            self._entry_of[run] = None
-        self.resident[run] = 0
