@@ -5,14 +5,18 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from tuner.engines.base import FailureKind, Outcome
+from tuner.measure import judge
 from tuner.profiles import Measured, UsersRow
+from tuner.replay import Replay
 from tuner.report.console import print_result, watching
 from tuner.report.results import result_object
 from tuner.space import LaunchConfig
+from tuner.spec import Slo
 from tuner.study import Plan, TrialRecord, TuneResult
 
 PLAN = Plan(
@@ -111,3 +115,21 @@ def test_the_default_and_nothing_are_said_plainly() -> None:
     assert "No configuration tried meets the SLO" in written(console)
     assert "the closest" in written(console)
     assert result_object(none)["winner"] is None
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_an_invalid_replay_is_always_said(terminal: bool) -> None:
+    n = 400
+    replay = Replay(
+        *(np.zeros(n) for _ in range(4)),
+        *(np.ones(n, np.int32) for _ in range(4)),
+        status=np.zeros(n, np.int8),
+        offered_rps=4.6,
+        engine_s=90.0,
+        invalid_reason="the client was the bottleneck",
+    )
+    console = screen(terminal=terminal)
+    with watching(console) as observer:
+        observer.planned(PLAN)
+        observer.replayed(4.6, judge(replay, Slo(e2e_p99_s=5.0)))
+    assert "replay at 4.60 requests/s INVALID: the client was the bottleneck" in written(console)

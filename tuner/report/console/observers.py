@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from tuner.measure import Capacity, Judgement
+from tuner.measure import Capacity, Judgement, Verdict
 from tuner.report.console.plan import SIMULATED, plan_lines
 from tuner.report.console.trials import best_table, trial_line
 from tuner.report.words import changes, rate, seconds
@@ -55,7 +55,9 @@ class PlainObserver:
         pass
 
     def replayed(self, rps: float, judgement: Judgement) -> None:
-        if self._verbose:
+        if judgement.verdict is Verdict.INVALID:
+            self._line(_invalid(rps, judgement))
+        elif self._verbose:
             self._line(f"  {rate(rps)} requests/s: {judgement.verdict.value}, P99 {seconds(judgement.p99_s)}")
 
     def trial_finished(self, record: TrialRecord, best: TrialRecord | None) -> None:
@@ -128,6 +130,8 @@ class LiveObserver:
         self.phase(f"{done:,} of {planned:,} requests")
 
     def replayed(self, rps: float, judgement: Judgement) -> None:
+        if judgement.verdict is Verdict.INVALID:
+            self._console.print(Text(_invalid(rps, judgement)))
         self.phase(f"{rate(rps)} requests/s: {judgement.verdict.value}, P99 {seconds(judgement.p99_s)}")
 
     def trial_finished(self, record: TrialRecord, best: TrialRecord | None) -> None:
@@ -149,6 +153,11 @@ class LiveObserver:
     def finished(self, result: TuneResult) -> None:
         self._progress.update(self._task, completed=self._progress.tasks[0].total or 0)
         self._refresh()
+
+
+def _invalid(rps: float, judgement: Judgement) -> str:
+    """Said whoever watches: a capacity below such a load is the client's and not the server's."""
+    return f"replay at {rate(rps)} requests/s INVALID: {judgement.reason}"
 
 
 @contextmanager
