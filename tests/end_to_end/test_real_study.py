@@ -24,6 +24,8 @@ from tuner.space import find_vllm
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3000)]
 
+LOOK_EVERY_S = 5.0
+"""A look at every process takes the CPU from the client that is being tested."""
 PYTHON = os.environ.get("KIMI_TUNE_VLLM_PYTHON")
 
 
@@ -73,7 +75,7 @@ def kimi_tune(folder: Path, *words: str) -> Ended:
         sessions: set[int] = set()
         while process.poll() is None:
             sessions |= {os.getsid(p.pid) for p in servers(folder)}
-            time.sleep(1.0)
+            time.sleep(LOOK_EVERY_S)
     return Ended(process.returncode, (folder / "out").read_text(), (folder / "err").read_text(), sessions)
 
 
