@@ -493,3 +493,12 @@ def test_mutated_files_load_or_are_refused(load, edits: list[tuple[int, int, str
     assert set(space.distributions()) == set(params)
     to_argv(space.config(params), "0.21.0")
     space.describe(), space.digest(), space.size()
+
+
+def test_a_flag_that_the_defaults_leave_out_can_be_left_out(load) -> None:
+    space = load("parameters: {quantization: [awq]}").widened({})
+    point = space.params_of({})
+    assert space.config(point).get("quantization") is None
+    assert space.config({"quantization": "awq"})["quantization"] == "awq"
+    assert set(space.distributions()["quantization"].choices) == {"awq", None}
+    assert "--quantization" not in to_argv(space.config(point), "0.21.0")

@@ -78,7 +78,9 @@ class Parameter:
 
     def widened(self, value: FlagValue) -> Parameter:
         """The parameter with its range or choices made to hold this value; itself where they do."""
-        if value is None:
+        if value is None and self.kind is ParameterKind.CHOICE:
+            value = self.default  # None where vLLM itself has none: a choice like any other, left out of argv
+        elif value is None:
             return self
         if self.kind is ParameterKind.CHOICE:
             if any(same(choice, value) for choice in self.choices):
