@@ -15,7 +15,9 @@ BEST_ROWS = 5
 
 def trial_line(record: TrialRecord, trials: int) -> str:
     """One finished trial in one plain line."""
-    head = f"trial {record.number + 1}/{trials}"
+    # asks that were refused or repeated have numbers too: those of later trials can be above `trials`
+    number = record.number + 1
+    head = f"trial {number}/{trials}" if number <= trials else f"trial {number}"
     return f"{head:12s} {_result(record)}  {changes(record.changed)}"
 
 
