@@ -1,17 +1,22 @@
 """Measurement: does a replay meet the SLO, and how much load does a configuration carry."""
 
+from tuner.measure.bootstrap import DRAWS, block_bootstrap, block_length, p99_rows
 from tuner.measure.capacity import STEP, Capacity, LoadGrid, Measure, Probe, find_capacity
+from tuner.measure.compare import Comparison, compare, interval
+from tuner.measure.interpolate import isotonic, load_at_limit
 from tuner.measure.loadtest import USERS_SERIES, LoadTest, Send, UsersCapacity
 from tuner.measure.percentile import MIN_REQUESTS, interval_ranks, nearest_rank, p99_interval
 from tuner.measure.summary import achieved, finite, summarize
 from tuner.measure.verdict import GUARD, Judgement, Verdict, attainment, curtailment, guarded, judge
 
 __all__ = [
+    "DRAWS",
     "GUARD",
     "MIN_REQUESTS",
     "STEP",
     "USERS_SERIES",
     "Capacity",
+    "Comparison",
     "Judgement",
     "LoadGrid",
     "LoadTest",
@@ -22,13 +27,20 @@ __all__ = [
     "Verdict",
     "achieved",
     "attainment",
+    "block_bootstrap",
+    "block_length",
+    "compare",
     "curtailment",
     "find_capacity",
     "finite",
     "guarded",
+    "interval",
     "interval_ranks",
+    "isotonic",
     "judge",
+    "load_at_limit",
     "nearest_rank",
     "p99_interval",
+    "p99_rows",
     "summarize",
 ]
