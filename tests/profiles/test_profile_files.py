@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from test_exporters import make_profile
 
 from tuner.errors import BadRequest
-from tuner.profiles import SCHEMA_VERSION, load_profile, profile_from_json, profile_to_json, save_profile
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3).map(tuple),
-    max_leaves=5,
-)
-
-
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(flags=st.dictionaries(st.text(min_size=1), VALUES, max_size=4), note=st.text())
-def test_what_is_written_is_read_back(tmp_path: Path, flags: dict[str, Any], note: str) -> None:
-    made = make_profile(flags)
-    made = replace(made, winner=replace(made.winner, note=note), driver=None, gain=None)
-    save_profile(made, tmp_path / "profile.yaml")
-    assert load_profile(tmp_path / "profile.yaml") == made
-    assert profile_from_json(profile_to_json(made)) == made
+from tuner.profiles import SCHEMA_VERSION, load_profile, profile_to_json, save_profile
 
 
 def test_a_simulated_profile_says_so_in_its_first_line(tmp_path: Path) -> None:
@@ -58,19 +39,19 @@ def put(value: object, *keys: Any) -> Callable[[dict[str, Any]], object]:
     ("change", "said"),
     [
         (drop("gpu"), "gpu is missing"),
-        (put(1, "surprise"), "surprise is not a field"),
+        (put(1, "surprise"), "surprise: not a field"),
         (put("many", "requests"), "requests: a whole number is needed, not 'many'"),
         (put(True, "requests"), "requests: a whole number is needed, not True"),
         (put("fast", "winner", "throughput_rps"), "winner: throughput_rps: a number is needed"),
         (put([1.0], "window"), "window: a list of 2 is needed"),
         (put("guessed", "provenance"), "provenance: one of measured, simulated is needed"),
-        (put({"a": 1}, "winner", "flags", "x"), "winner: flags: x: a flag's value is needed"),
+        (put("4.x", "vllm_version"), "vllm_version: a vLLM version is needed"),
         (put([], "winner", "flags"), "winner: flags: a mapping is needed"),
         (put("x", "users_table", 0, "users"), r"users_table\[0\]: users: a whole number"),
         (put(float("nan"), "gain"), "gain: a number is needed"),
         (put(SCHEMA_VERSION + 1, "schema"), "newer than this kimi-tune knows"),
         (put(0, "schema"), "schema 0 does not exist"),
-        (drop("schema"), "schema: a whole number is needed"),
+        (drop("schema"), "schema is missing"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -88,7 +69,7 @@ def test_what_is_wrong_is_named(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "mapping"),
+        (b"", "schema is missing"),
         (b"- a", "mapping"),
         (b"a: [", ":1: not YAML"),
         (b"\xff\xfe\x00", "not text|not YAML"),

@@ -2,233 +2,184 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from tuner.errors import BadRequest
+from tuner.profiles import readers as read
+from tuner.profiles.cost import GpuCost
+from tuner.profiles.evidence import (
+    Drift,
+    FinalRow,
+    FlagGain,
+    PredictionRow,
+    SeparateQueue,
+    Shift,
+    Tie,
+)
+from tuner.profiles.migrate import migrated
 from tuner.profiles.profile import SCHEMA_VERSION, Measured, Profile, UsersRow
-from tuner.space.config import LaunchConfig
+from tuner.profiles.readers import BadField, Reader, Where, or_none, record_of, tuple_of
 
 RECOMMENDATIONS = ("tuned", "default")
 PROVENANCES = ("measured", "simulated")
 
-Reader = Callable[[Any, str], Any]
-
 
 def profile_to_json(profile: Profile) -> dict[str, Any]:
     """Every field, the schema version first."""
-    return {
-        "schema": profile.schema,
-        "provenance": profile.provenance,
-        "recommendation": profile.recommendation,
-        "study": profile.study,
-        "created": profile.created,
-        "gpu": profile.gpu,
-        "driver": profile.driver,
-        "model": profile.model,
-        "vllm_version": profile.vllm_version,
-        "slo": dict(profile.slo),
-        "trace": _plain(dict(profile.trace)),
-        "window": list(profile.window),
-        "start_rps": profile.start_rps,
-        "requests": profile.requests,
-        "seed": profile.seed,
-        "gain": profile.gain,
-        "winner": measured_to_json(profile.winner),
-        "baseline": measured_to_json(profile.baseline),
-        "users_table": [
-            {
-                "users": row.users,
-                "default_mean_s": row.default_mean_s,
-                "default_p99_s": row.default_p99_s,
-                "tuned_mean_s": row.tuned_mean_s,
-                "tuned_p99_s": row.tuned_p99_s,
-            }
-            for row in profile.users_table
-        ],
-    }
+    return {name: _plain(getattr(profile, name)) for name in _PROFILE}
 
 
 def measured_to_json(measured: Measured) -> dict[str, Any]:
     """Every field of a configuration's figures."""
-    return {
-        "flags": _plain(dict(measured.flags)),
-        "command": list(measured.command),
-        "throughput_rps": measured.throughput_rps,
-        "output_tps": measured.output_tps,
-        "p99_s": measured.p99_s,
-        "p99_interval_s": list(measured.p99_interval_s),
-        "mean_s": measured.mean_s,
-        "users": measured.users,
-        "kv_tokens": measured.kv_tokens,
-        "startup_s": measured.startup_s,
-        "effective": _plain(dict(measured.effective)),
-        "note": measured.note,
-    }
+    return {name: _plain(getattr(measured, name)) for name in _MEASURED}
 
 
 def profile_from_json(values: Any, where: str = "profile") -> Profile:
-    """The profile in plain values.
+    """The profile in plain values, of this schema or an earlier one.
 
     Raises:
-        BadRequest: a field is missing, unknown or of another kind, or the schema is a later one.
+        BadField: a field is missing, unknown or of another kind.
+        BadRequest: the schema is a later one.
     """
-    table = _mapping(values, where)
-    schema = _integer(table.get("schema"), f"{where}: schema")
+    root = Where(where)
+    table = read.mapping(values, root)
+    if "schema" not in table:
+        raise BadField(root, "schema is missing", "name a profile that kimi-tune wrote")
+    schema = read.integer(table["schema"], root.at("schema"))
     if schema > SCHEMA_VERSION:
         raise BadRequest(
             f"{where}: schema {schema} is newer than this kimi-tune knows ({SCHEMA_VERSION})",
             "upgrade kimi-tune",
         )
     if schema < 1:
-        raise BadRequest(f"{where}: schema {schema} does not exist", f"write {SCHEMA_VERSION}")
-    return Profile(**_read(table, _PROFILE, where))
+        raise BadField(root.at("schema"), f"schema {schema} does not exist", f"write {SCHEMA_VERSION}")
+    return Profile(**read.record(migrated(table, schema), _PROFILE, root))
 
 
 def measured_from_json(values: Any, where: str = "measured") -> Measured:
     """A configuration's figures in plain values.
 
     Raises:
-        BadRequest: a field is missing, unknown or of another kind.
+        BadField: a field is missing, unknown or of another kind.
     """
-    return Measured(**_read(_mapping(values, where), _MEASURED, where))
-
-
-def _read(table: Mapping[str, Any], readers: Mapping[str, Reader], where: str) -> dict[str, Any]:
-    unknown = sorted(str(key) for key in table if key not in readers)
-    if unknown:
-        raise BadRequest(f"{where}: {unknown[0]} is not a field of it", "remove it")
-    missing = [key for key in readers if key not in table]
-    if missing:
-        raise BadRequest(f"{where}: {missing[0]} is missing", "export the study's profile again")
-    return {key: reader(table[key], f"{where}: {key}") for key, reader in readers.items()}
-
-
-def _wrong(where: str, needed: str, value: Any) -> BadRequest:
-    return BadRequest(f"{where}: {needed} is needed, not {value!r}", "mend the file")
-
-
-def _mapping(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise _wrong(where, "a mapping", value)
-    return value
-
-
-def _integer(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _wrong(where, "a whole number", value)
-    return value
-
-
-def _number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        raise _wrong(where, "a number", value)
-    return float(value)
-
-
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise _wrong(where, "a text", value)
-    return value
-
-
-def _one_of(*allowed: str) -> Reader:
-    def read(value: Any, where: str) -> str:
-        if value not in allowed:
-            raise _wrong(where, f"one of {', '.join(allowed)}", value)
-        return str(value)
-
-    return read
-
-
-def _or_none(reader: Reader) -> Reader:
-    return lambda value, where: None if value is None else reader(value, where)
-
-
-def _tuple_of(reader: Reader, length: int | None = None) -> Reader:
-    def read(value: Any, where: str) -> tuple[Any, ...]:
-        if not isinstance(value, list | tuple) or (length is not None and len(value) != length):
-            raise _wrong(where, f"a list{f' of {length}' if length else ''}", value)
-        return tuple(reader(item, f"{where}[{i}]") for i, item in enumerate(value))
-
-    return read
-
-
-def _flag_value(value: Any, where: str) -> Any:
-    if isinstance(value, list | tuple):
-        return tuple(_flag_value(item, where) for item in value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise _wrong(where, "a flag's value", value)
-
-
-def _flags(value: Any, where: str) -> LaunchConfig:
-    return LaunchConfig.of(_effective(value, where))
-
-
-def _effective(value: Any, where: str) -> dict[str, Any]:
-    return {_text(k, where): _flag_value(v, f"{where}: {k}") for k, v in _mapping(value, where).items()}
-
-
-def _limits(value: Any, where: str) -> dict[str, float]:
-    return {_text(k, where): _number(v, f"{where}: {k}") for k, v in _mapping(value, where).items()}
-
-
-def _any_mapping(value: Any, where: str) -> dict[str, Any]:
-    return dict(_mapping(value, where))
-
-
-def _users_row(value: Any, where: str) -> UsersRow:
-    return UsersRow(**_read(_mapping(value, where), _USERS_ROW, where))
-
-
-_USERS_ROW: dict[str, Reader] = {
-    "users": _integer,
-    "default_mean_s": _or_none(_number),
-    "default_p99_s": _or_none(_number),
-    "tuned_mean_s": _or_none(_number),
-    "tuned_p99_s": _or_none(_number),
-}
-_MEASURED: dict[str, Reader] = {
-    "flags": _flags,
-    "command": _tuple_of(_text),
-    "throughput_rps": _number,
-    "output_tps": _number,
-    "p99_s": _or_none(_number),
-    "p99_interval_s": _tuple_of(_or_none(_number), 2),
-    "mean_s": _or_none(_number),
-    "users": _integer,
-    "kv_tokens": _integer,
-    "startup_s": _number,
-    "effective": _effective,
-    "note": _text,
-}
-_PROFILE: dict[str, Reader] = {
-    "schema": _integer,
-    "provenance": _one_of(*PROVENANCES),
-    "recommendation": _one_of(*RECOMMENDATIONS),
-    "study": _text,
-    "created": _text,
-    "gpu": _text,
-    "driver": _or_none(_text),
-    "model": _text,
-    "vllm_version": _text,
-    "slo": _limits,
-    "trace": _any_mapping,
-    "window": _tuple_of(_number, 2),
-    "start_rps": _number,
-    "requests": _integer,
-    "seed": _integer,
-    "gain": _or_none(_number),
-    "winner": measured_from_json,
-    "baseline": measured_from_json,
-    "users_table": _tuple_of(_users_row),
-}
+    return Measured(**read.record(values, _MEASURED, Where(where)))
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     return value
+
+
+_SECONDS = or_none(read.number)
+_INTERVAL = tuple_of(_SECONDS, 2)
+_MEASURED: dict[str, Reader] = {
+    "flags": read.flags,
+    "command": tuple_of(read.text),
+    "throughput_rps": read.amount,
+    "output_tps": read.amount,
+    "p99_s": _SECONDS,
+    "p99_interval_s": _INTERVAL,
+    "mean_s": _SECONDS,
+    "users": read.count,
+    "kv_tokens": read.count,
+    "startup_s": read.amount,
+    "effective": read.flag_values,
+    "note": read.text,
+}
+_USERS_ROW: dict[str, Reader] = {
+    "users": read.count,
+    "default_mean_s": _SECONDS,
+    "default_p99_s": _SECONDS,
+    "tuned_mean_s": _SECONDS,
+    "tuned_p99_s": _SECONDS,
+}
+_TIE: dict[str, Reader] = {
+    "flags": read.flags,
+    "throughput_rps": read.amount,
+    "changed": tuple_of(read.text),
+}
+_FLAG_GAIN: dict[str, Reader] = {
+    "flag": read.text,
+    "value": read.flag_value,
+    "gain": read.number,
+    "source": read.text,
+}
+_SHIFT: dict[str, Reader] = {
+    "name": read.text,
+    "default_rps": read.amount,
+    "tuned_rps": read.amount,
+    "source": read.text,
+}
+_SEPARATE: dict[str, Reader] = {
+    "split_tokens": read.count,
+    "long_share": read.amount,
+    "together_rps": read.amount,
+    "short_rps": read.amount,
+    "long_rps": read.amount,
+}
+_FINAL_ROW: dict[str, Reader] = {
+    "label": read.text,
+    "launch": read.count,
+    "load_rps": read.amount,
+    "p99_s": _SECONDS,
+    "interval_s": _INTERVAL,
+    "verdict": read.text,
+    "plain": read.truth,
+}
+_DRIFT: dict[str, Reader] = {
+    "loads_rps": tuple_of(read.amount),
+    "relative": read.number,
+    "limit": read.amount,
+}
+_PREDICTION: dict[str, Reader] = {
+    "label": read.text,
+    "predicted_rps": read.amount,
+    "measured_rps": read.amount,
+    "launches_before": read.count,
+}
+_COST: dict[str, Reader] = {
+    "amount": read.amount,
+    "currency": read.text,
+    "per_s": read.amount,
+    "text": read.text,
+}
+_PROFILE: dict[str, Reader] = {
+    "schema": read.integer,
+    "provenance": read.one_of(*PROVENANCES),
+    "recommendation": read.one_of(*RECOMMENDATIONS),
+    "study": read.text,
+    "created": read.text,
+    "gpu": read.text,
+    "driver": or_none(read.text),
+    "model": read.text,
+    "vllm_version": read.version,
+    "slo": read.limits,
+    "trace": read.plain_mapping,
+    "window": tuple_of(read.amount, 2),
+    "start_rps": read.amount,
+    "requests": read.count,
+    "seed": read.integer,
+    "gain": or_none(read.amount),
+    "gain_interval": or_none(tuple_of(read.number, 2)),
+    "winner": record_of(Measured, _MEASURED),
+    "baseline": record_of(Measured, _MEASURED),
+    "users_table": tuple_of(record_of(UsersRow, _USERS_ROW)),
+    "ties": tuple_of(record_of(Tie, _TIE)),
+    "flag_gains": tuple_of(record_of(FlagGain, _FLAG_GAIN)),
+    "sensitivity": tuple_of(record_of(Shift, _SHIFT)),
+    "brittle": read.text,
+    "separate": or_none(record_of(SeparateQueue, _SEPARATE)),
+    "finals": tuple_of(record_of(FinalRow, _FINAL_ROW)),
+    "drift": or_none(record_of(Drift, _DRIFT)),
+    "predictions": tuple_of(record_of(PredictionRow, _PREDICTION)),
+    "machine": read.plain_mapping,
+    "traffic": read.plain_mapping,
+    "cost": or_none(record_of(GpuCost, _COST)),
+}

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
+from tuner.profiles.cost import GpuCost
+from tuner.profiles.evidence import (
+    Drift,
+    FinalRow,
+    FlagGain,
+    PredictionRow,
+    SeparateQueue,
+    Shift,
+    Tie,
+)
 from tuner.space.config import LaunchConfig
 from tuner.spec import FlagValue
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+_CARDS = (
+    "tensor-parallel-size",
+    "pipeline-parallel-size",
+    "data-parallel-size",
+    "prefill-context-parallel-size",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +50,12 @@ class Measured:
     effective: Mapping[str, FlagValue] = field(default_factory=dict)
     note: str = ""
 
+    @property
+    def cards(self) -> int:
+        """How many GPUs the launch takes: the product of its parallel sizes."""
+        sizes = (self.flags.get(flag) or self.effective.get(flag) for flag in _CARDS)
+        return prod(size for size in sizes if type(size) is int and size > 0)
+
 
 @dataclass(frozen=True, slots=True)
 class UsersRow:
@@ -51,7 +74,12 @@ class UsersRow:
 class Profile:
     """What is exported and deployed. `provenance` is `measured` or `simulated`; `window` the part of the
     trace (as fractions of its length) and `start_rps` the load at which the finals began, so that
-    `kimi-tune simulate --find-max` can repeat them."""
+    `kimi-tune simulate --find-max` can repeat them.
+
+    `gain_interval` is the interval of the gain, `brittle` says at which small shift the winner breaks ("" if
+    at none), `machine` describes where it was measured without naming the host (GPU, count, driver, vLLM,
+    torch, CPU, cores, memory), `traffic` holds the figures of the trace that `kimi-tune check` compares.
+    """
 
     study: str
     gpu: str
@@ -71,4 +99,21 @@ class Profile:
     driver: str | None = None
     users_table: tuple[UsersRow, ...] = ()
     created: str = ""
+    gain_interval: tuple[float, float] | None = None
+    ties: tuple[Tie, ...] = ()
+    flag_gains: tuple[FlagGain, ...] = ()
+    sensitivity: tuple[Shift, ...] = ()
+    brittle: str = ""
+    separate: SeparateQueue | None = None
+    finals: tuple[FinalRow, ...] = ()
+    drift: Drift | None = None
+    predictions: tuple[PredictionRow, ...] = ()
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    traffic: Mapping[str, Any] = field(default_factory=dict)
+    cost: GpuCost | None = None
     schema: int = SCHEMA_VERSION
+
+    @property
+    def per_card_rps(self) -> float:
+        """The winner's capacity in requests/s for each GPU that it takes."""
+        return self.winner.throughput_rps / self.winner.cards

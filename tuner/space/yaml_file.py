@@ -57,15 +57,20 @@ def read_yaml(path: Path) -> Entry:
     return parse_yaml(data, name)
 
 
-def parse_yaml(data: bytes | str, name: str) -> Entry:
-    """The one document of a YAML text; `name` stands for the file in errors."""
+def parse_yaml(data: bytes | str, name: str, *, finite: bool = True) -> Entry:
+    """The one document of a YAML text; `name` stands for the file in errors. `finite` refuses infinity and
+    NaN.
+
+    Raises:
+        BadRequest: as `read_yaml`.
+    """
     try:
         loader = _Loader(data)
         try:
             root = loader.get_single_node()
             if root is None:
                 return Entry({}, name, 1)
-            return _Converter(loader, name).entry(root, 0)
+            return _Converter(loader, name, finite).entry(root, 0)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
@@ -98,9 +103,10 @@ class _Loader(yaml.SafeLoader):
 class _Converter:
     """Nodes to entries. Aliases are followed, each time counted, so that they cannot explode."""
 
-    def __init__(self, loader: yaml.SafeLoader, name: str) -> None:
+    def __init__(self, loader: yaml.SafeLoader, name: str, finite: bool) -> None:
         self.loader = loader
         self.name = name
+        self.finite = finite
         self.count = 0
 
     def entry(self, node: yaml.Node, depth: int) -> Entry:
@@ -138,7 +144,7 @@ class _Converter:
             value = self.loader.construct_object(node, deep=True)
         except (yaml.YAMLError, ValueError, OverflowError, KeyError, TypeError, IndexError, AttributeError):
             value = node
-        if isinstance(value, float) and not math.isfinite(value):
+        if self.finite and isinstance(value, float) and not math.isfinite(value):
             raise BadRequest(f"{self.name}:{line}: {node.value} is not a number to launch with", "give one")
         if value is not None and not isinstance(value, bool | int | float | str):
             text = str(node.value)[:40]
