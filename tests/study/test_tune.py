@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import optuna
 import pytest
@@ -203,3 +204,13 @@ def test_users_as_load(place: StudyPlace) -> None:
 def test_better_than_the_default_with_other_seeds(place: StudyPlace, seed: int) -> None:
     result = tune(make_job(trials=8, seed=seed), place, Watcher())
     assert result.gain is not None and result.gain > 1.4
+
+
+def test_a_named_sampler_starts_from_the_baseline_alone(place: StudyPlace) -> None:
+    job = make_job(trials=4)
+    job = replace(job, options=replace(job.options, sampler="random", suggestions=False))
+    watcher = Watcher()
+    tune(job, place, watcher)
+    origins = {origin for _, origin, _ in watcher.of("trial_started")}
+    assert origins == {"vllm-default", "sampler"}
+    assert watcher.of("planned")[0].sampler == "at random"

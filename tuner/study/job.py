@@ -76,11 +76,15 @@ class RuleBook(Protocol):
 class Options:
     """How a study behaves, beyond what the user asked for.
 
-    `fault_tries` launches in a row may fail by the machine's fault, `fault_wait_s` apart.
+    `fault_tries` launches in a row may fail by the machine's fault, `fault_wait_s` apart. `sampler` names one
+    of `study.sampler` (None: the best that can be imported); without `suggestions` it starts from nothing but
+    the baseline.
     """
 
     fault_tries: int = 3
     fault_wait_s: float = 10.0
+    sampler: str | None = None
+    suggestions: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def tune(job: Job, place: StudyPlace, observer: Observer) -> TuneResult:
         if result is not None:
             observer.finished(result)
             return result
-        sampler = recorded_sampler(study)
+        sampler = recorded_sampler(study, job.options.sampler)
         observer.planned(make_plan(job, place, sampler=sampler))
         resumed = bool(study.get_trials(deepcopy=False))
         relearn(study, job.rules)
@@ -174,5 +174,6 @@ def _fail(
 def _seeds(job: Job, study: Study, baseline: Baseline, trace: Trace) -> list[dict[str, Any]]:
     """The study's seeds, made once."""
     if "seeds" not in study.user_attrs:
-        study.set_user_attr("seeds", plain(make_seeds(job, baseline, trace)))
+        seeds = make_seeds(job, baseline, trace) if job.options.suggestions else []
+        study.set_user_attr("seeds", plain(seeds))
     return list(study.user_attrs["seeds"])

@@ -18,7 +18,7 @@ from tuner.study.windows import split
 
 _SAMPLE = 256
 _LENGTHS = 4
-SAMPLERS = {"gp": "Gaussian process", "tpe": "tree-structured Parzen estimator"}
+SAMPLERS = {"gp": "Gaussian process", "random": "at random", "tpe": "tree-structured Parzen estimator"}
 
 
 def make_plan(job: Job, place: StudyPlace, *, sampler: str | None = None) -> Plan:
@@ -33,6 +33,7 @@ def make_plan(job: Job, place: StudyPlace, *, sampler: str | None = None) -> Pla
     costs = Costs(job.engine.startup_estimate_s(), superset.duration_s)
     budget = job.spec.budget
     engine_s = costs.trials_s(budget.trials) + costs.finals_s()
+    kind = sampler or job.options.sampler or available()
     return Plan(
         study=place.name,
         engine=job.engine.name,
@@ -53,7 +54,7 @@ def make_plan(job: Job, place: StudyPlace, *, sampler: str | None = None) -> Pla
         fixed=dict(job.space.fixed),
         feasible_share=feasible_share(job),
         coverage=coverage(job),
-        sampler=SAMPLERS[sampler or available()],
+        sampler=SAMPLERS.get(kind, kind),
         notes=tuple(note for note in (windows.note, _quality(job)) if note),
     )
 

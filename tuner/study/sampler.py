@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -20,15 +21,15 @@ def available() -> str:
     return "gp" if find_spec("torch") and find_spec("scipy") else "tpe"
 
 
-def recorded_sampler(study: Study) -> str:
-    """The study's sampler, chosen and recorded when it is new.
+def recorded_sampler(study: Study, wanted: str | None = None) -> str:
+    """The study's sampler, chosen (`wanted`, else the best available) and recorded when it is new.
 
     Raises:
         BadRequest: the study used a Gaussian process, and what that needs is missing here.
     """
     kind = study.user_attrs.get("sampler")
     if kind is None:
-        kind = available()
+        kind = wanted or available()
         study.set_user_attr("sampler", kind)
     elif kind == "gp" and available() != "gp":
         raise BadRequest(
@@ -46,12 +47,27 @@ def make_sampler(kind: str, seed: int, told: int) -> BaseSampler:
     """
     # one thread: the matrices are small; has to be set before torch is imported
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    import optuna
+    return MAKERS[kind]((seed * 1_000_003 + told * 7_919) % 2**31)
 
-    mixed = (seed * 1_000_003 + told * 7_919) % 2**31
-    if kind == "gp":
-        return optuna.samplers.GPSampler(
-            seed=mixed, n_startup_trials=STARTUP_TRIALS, warn_independent_sampling=False
-        )
+
+def _gp(seed: int) -> BaseSampler:
+    from optuna.samplers import GPSampler
+
+    return GPSampler(seed=seed, n_startup_trials=STARTUP_TRIALS, warn_independent_sampling=False)
+
+
+def _tpe(seed: int) -> BaseSampler:
+    from optuna.samplers import TPESampler
+
     # multivariate, constant liar and constraints are Optuna 5's own defaults
-    return optuna.samplers.TPESampler(seed=mixed, n_startup_trials=STARTUP_TRIALS)
+    return TPESampler(seed=seed, n_startup_trials=STARTUP_TRIALS)
+
+
+def _random(seed: int) -> BaseSampler:
+    from optuna.samplers import RandomSampler
+
+    return RandomSampler(seed=seed)
+
+
+MAKERS: dict[str, Callable[[int], BaseSampler]] = {"gp": _gp, "random": _random, "tpe": _tpe}
+"""Samplers by name; whoever compares searches may add their own."""
