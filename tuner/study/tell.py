@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tuner.engines.base import Outcome
-from tuner.measure import STEP, Judgement, finite
+from tuner.measure import STEP, Judgement, finite, nearest_rank
 from tuner.replay.records import Replay
 from tuner.spec import Slo
 from tuner.study.attrs import attrs_of, packed
@@ -119,6 +119,8 @@ def _clipped(margin: float) -> float:
 def _figures(judgement: Judgement, slo: Slo) -> dict[str, Any]:
     low, high = judgement.interval_s
     limit = slo.limits().get(judgement.metric)
+    replay = judgement.replay
+    columns = {"e2e": replay.e2e_s(), "ttft": replay.ttft_s(), "tpot": replay.tpot_s()}
     return {
         "metric": judgement.metric,
         "p99_s": finite(judgement.p99_s),
@@ -128,6 +130,7 @@ def _figures(judgement: Judgement, slo: Slo) -> dict[str, Any]:
         "attainment": judgement.attainment,
         "p99_at_rps": judgement.offered_rps,
         "verdict": judgement.verdict.value,
+        **{f"{name}_p99_s": finite(nearest_rank(column, 0.99)) for name, column in columns.items()},
     }
 
 
@@ -136,6 +139,8 @@ def _server(run: Run) -> dict[str, Any]:
         return {}
     return {
         "startup_s": run.facts.startup_s,
+        "replay_s": run.replay_s,
+        "warm_up_s": run.warm_up_s,
         "kv_tokens": run.facts.kv_tokens,
         "weights_gib": run.facts.weights_gib,
         "notes": list(run.facts.notes),

@@ -40,6 +40,10 @@ class Run:
     capacity: Capacity | None = None
     failure: LaunchFailure | None = None
     engine_s: float = 0.0
+    replay_s: float = 0.0
+    """Seconds of `engine_s` that were replays; the launch is `facts.startup_s` of them."""
+    warm_up_s: float = 0.0
+    """Seconds that the server was warmed up, where the engine tells."""
 
 
 class Session:
@@ -52,11 +56,16 @@ class Session:
         self._observer = observer
         self._spent = spent
         self.summaries: list[dict[str, Any]] = []
+        self.replay_s = 0.0
+        self.warm_up_s = 0.0
 
     def send(self, workload: Workload, stop: Curtailment | None = None) -> Replay:
         """Replay a workload."""
         replay = self.server.replay(workload, stop, self._observer.replay_progress)
-        self._spent.engine_s += replay.engine_s
+        warm_up_s = replay.counters.get("warm_up_s", 0.0)
+        self._spent.engine_s += replay.engine_s + warm_up_s
+        self.replay_s += replay.engine_s
+        self.warm_up_s += warm_up_s
         return replay
 
     def judge(self, offer: Offer, load: float) -> Judgement:
@@ -70,7 +79,8 @@ class Session:
 
     def keep(self, load: float, judgement: Judgement) -> None:
         """Note a replay's figures and show them."""
-        self.summaries.append({"load": load, **summarize(judgement, self._slo)})
+        kept = {"engine_s": round(judgement.replay.engine_s, 3), "users": judgement.replay.users}
+        self.summaries.append({"load": load, **kept, **summarize(judgement, self._slo)})
         self._observer.replayed(load, judgement)
 
 
@@ -103,12 +113,15 @@ class Bench:
         except LaunchFailure as failure:
             self.spent.engine_s += failure.seconds
             self.last_failure = failure
-            return Run(config, facts, None, failure, self.spent.engine_s - before)
+            run = Run(config, facts, None, failure, self.spent.engine_s - before, *_parts_s(session))
+        else:
+            run = Run(config, facts, capacity, None, self.spent.engine_s - before, *_parts_s(session))
         finally:
             if session is not None:
                 text = json.dumps(session.summaries, indent=1)
                 (folder / "replays.json").write_text(text + "\n", encoding="utf-8")
-        return Run(config, facts, capacity, None, self.spent.engine_s - before)
+        (folder / "launch.json").write_text(json.dumps(launch_object(run), indent=1) + "\n", encoding="utf-8")
+        return run
 
     def find_capacity(
         self, config: LaunchConfig, folder: Path, offer: Offer, start: float, *, beat_start: bool = False
@@ -121,3 +134,24 @@ class Bench:
                 offer, lambda load: session.judge(offer, load), start, beat_start=beat_start
             ),
         )
+
+
+def _parts_s(session: Session | None) -> tuple[float, float]:
+    return (session.replay_s, session.warm_up_s) if session is not None else (0.0, 0.0)
+
+
+def launch_object(run: Run) -> dict[str, Any]:
+    """How a launch went, as `launch.json` keeps it beside `replays.json`."""
+    failure = run.failure
+    return {
+        "engine_s": round(run.engine_s, 3),
+        "startup_s": round(run.facts.startup_s, 3) if run.facts else None,
+        "warm_up_s": round(run.warm_up_s, 3),
+        "replay_s": round(run.replay_s, 3),
+        "capacity": run.capacity.rps if run.capacity else None,
+        "command": list(run.facts.command) if run.facts else None,
+        "kv_tokens": run.facts.kv_tokens if run.facts else None,
+        "failure": {"kind": failure.kind.value, "cause": failure.cause, "mend": failure.mend}
+        if failure
+        else None,
+    }

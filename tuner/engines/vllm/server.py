@@ -79,12 +79,12 @@ class VllmServer:
         Raises:
             LaunchFailure: the server died or hung; it is stopped then.
         """
-        if not self._replays:
-            self._send(warm_up(workload.trace))
+        warm_up_s = self._send(warm_up(workload.trace)).engine_s if not self._replays else 0.0
         self._replays += 1
         before = self._metrics()
         replay = self._send(workload, stop, progress)
-        return replace(replay, counters={**replay.counters, **self._metrics().since(before)})
+        counters = {**replay.counters, **self._metrics().since(before), "warm_up_s": warm_up_s}
+        return replace(replay, counters=counters)
 
     def stop(self) -> None:
         """Stop it and wait until processes, port and GPU memory are back; safe to call twice."""
