@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tuner.engines.base import Engine
+from tuner.engines.base import Engine, Predictor
 from tuner.errors import BadRequest, EngineUnavailable
 from tuner.hardware import Gpu, Platform, detect, find_gpu
 from tuner.models import ModelShape, find_model
@@ -22,7 +22,7 @@ from tuner.space import (
     with_quality_flags,
     without_quality_flags,
 )
-from tuner.spec import EngineChoice, FlagValue, TuneSpec
+from tuner.spec import EngineChoice, FlagValue, Slo, TuneSpec
 from tuner.traces import Trace, load_trace, shipped_trace
 
 DEFAULT_VLLM_VERSION = "0.21.0"
@@ -104,6 +104,19 @@ def _place_behind(launcher: str, gpu: Gpu, vllm_version: str | None, vllm_python
 def trace_of(path: Path | None) -> Trace:
     """The user's trace, or the one that ships."""
     return load_trace(path) if path is not None else shipped_trace()
+
+
+def predictor_of(place: Place, shape: ModelShape, spec: TuneSpec, trace: Trace) -> Predictor:
+    """The simulator that guides a job: the engine itself where that is simulated."""
+    from tuner.engines.simulated import SimulatedEngine, SimulatedPredictor
+    from tuner.study import Offer, make_offer, split
+
+    def loads_of(other: Trace | None, slo: Slo | None) -> Offer:
+        part = other if other is not None else split(trace, spec.load).search
+        return make_offer(part, replace(spec, slo=slo or spec.slo))
+
+    engine = SimulatedEngine(place.gpu, shape, place.vllm_version)
+    return SimulatedPredictor(engine, loads_of, exact=place.launcher is None)
 
 
 def simulated_engine(place: Place, shape: ModelShape, seed: int = 0) -> Engine:

@@ -27,7 +27,7 @@ from tuner.cli.options import (
     slo_of,
 )
 from tuner.cli.output import console, print_json
-from tuner.cli.setup import AUTO, engine_at, prepare
+from tuner.cli.setup import AUTO, engine_at, predictor_of, prepare
 from tuner.engines.base import Engine
 from tuner.errors import BadRequest, Exit
 from tuner.hardware import driver_version
@@ -214,6 +214,7 @@ def make_job(
         space=made.space,
         rules=made.rules,
         defaults=effective_defaults(made.place.gpu, made.shape, made.place.vllm_version),
+        predictor=predictor_of(made.place, made.shape, spec, made.trace),
         driver=driver_version() if made.place.launcher else None,
     )
     return job, engine

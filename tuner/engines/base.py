@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from tuner.replay.records import Replay, Workload
 from tuner.replay.stop import Curtailment
 from tuner.space.config import LaunchConfig
-from tuner.spec import FlagValue
+from tuner.spec import FlagValue, Slo
+from tuner.traces.trace import Trace
 
 Progress = Callable[[int, int], None]
 """Called now and then during a replay with (requests ended, requests planned)."""
@@ -175,9 +176,53 @@ class Engine(Protocol):
         ...
 
 
-class Predictor(Protocol):
-    """The guide's view of a simulator: the capacity of a configuration without a launch."""
+class Judged(Protocol):
+    """What a predictor reads of a replay's judgement; `tuner.measure.Judgement` is one.
 
-    def capacity_rps(self, config: LaunchConfig) -> float:
-        """Predicted highest load that meets the SLO, in requests a second; 0 where it cannot start."""
+    `margin` is the largest log(P99 / limit) over the SLO's metrics.
+    """
+
+    @property
+    def passes(self) -> bool: ...
+
+    @property
+    def margin(self) -> float: ...
+
+    @property
+    def replay(self) -> Replay: ...
+
+
+class Predictor(Protocol):
+    """The guide's view of a simulator: the capacity of a configuration without a launch.
+
+    Loads are in the job's own unit: requests/s, or users in a closed loop.
+    """
+
+    def capacity_rps(
+        self, config: LaunchConfig, *, trace: Trace | None = None, slo: Slo | None = None
+    ) -> float:
+        """Predicted highest load that meets the SLO; 0 where it cannot start or meets it nowhere.
+
+        `trace` and `slo` replace those of the job's search.
+        """
+        ...
+
+    def spread(self, config: LaunchConfig) -> float:
+        """Relative standard deviation of that prediction."""
+        ...
+
+    def learn(
+        self, config: LaunchConfig, facts: ServerFacts, judgements: Sequence[tuple[float, Judged]]
+    ) -> None:
+        """Take in what a launch measured: its replays by load."""
+        ...
+
+    def lesson(
+        self, config: LaunchConfig, facts: ServerFacts, judgements: Sequence[tuple[float, Judged]]
+    ) -> Mapping[str, Any]:
+        """What `learn` takes from a launch, as plain JSON values."""
+        ...
+
+    def recall(self, lesson: Mapping[str, Any]) -> None:
+        """Learn from a kept lesson: `learn(…)` is `recall(lesson(…))`."""
         ...

@@ -2,6 +2,7 @@
 
 from tuner.study.job import Job, Options, RuleBook, Space
 from tuner.study.listing import StudyEntry, list_studies, profile_path
+from tuner.study.load import Offer, make_offer
 from tuner.study.loop import tune
 from tuner.study.names import fresh_name, study_name
 from tuner.study.plan import make_plan
@@ -14,6 +15,7 @@ __all__ = [
     "SEARCH_WINDOW",
     "Job",
     "Observer",
+    "Offer",
     "Options",
     "Plan",
     "RuleBook",
@@ -25,6 +27,7 @@ __all__ = [
     "exists",
     "fresh_name",
     "list_studies",
+    "make_offer",
     "make_plan",
     "profile_path",
     "split",

@@ -11,6 +11,7 @@ from tuner.space.config import LaunchConfig
 from tuner.study.baseline import Baseline
 from tuner.study.history import SAMPLER, History, record_of
 from tuner.study.job import Job
+from tuner.study.learn import Lessons
 from tuner.study.points import distance, draw, enumerate_all
 from tuner.study.records import Observer
 from tuner.study.sampler import make_sampler
@@ -40,6 +41,7 @@ class Asker:
         self._sampler = sampler
         self._seeds = seeds
         self._distributions = baseline.space.distributions()
+        self._lessons = Lessons(job.predictor)
 
     def next(self, observer: Observer) -> tuple[Trial, LaunchConfig] | None:
         """The next trial and its configuration; None when nothing is left to try.
@@ -49,6 +51,7 @@ class Asker:
         """
         if not self._distributions:
             return None
+        self._lessons.catch_up(self._study)
         asks = repeats = 0
         while asks < PATIENCE and repeats < REPEATS:
             history = History(self._study)

@@ -15,7 +15,7 @@ from tuner.study.accounts import add_beyond_trials
 from tuner.study.attrs import attrs_of, packed
 from tuner.study.history import BASELINE, History, record_of
 from tuner.study.job import Job, Space
-from tuner.study.learn import learn
+from tuner.study.learn import learn, lesson_of
 from tuner.study.load import Offer
 from tuner.study.storage import StudyPlace, plain
 from tuner.study.tell import told_run
@@ -125,6 +125,7 @@ def _measure(job: Job, place: StudyPlace, study: Study, bench: Bench, offer: Off
     params = space.params_of(effective)
     attrs = {
         **told.attrs,
+        **lesson_of(job.predictor, run),
         "origin": BASELINE,
         "outcome": told.outcome.value,
         "config": plain(dict(config)),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tuner.engines.base import Predictor
 from tuner.space.config import LaunchConfig
 from tuner.study.attrs import attrs_of
 from tuner.study.job import RuleBook
@@ -35,6 +36,31 @@ def learn(study: Study, rules: RuleBook, run: Run) -> None:
             }
         )
     study.set_user_attr("learned", learned)
+
+
+def lesson_of(predictor: Predictor | None, run: Run) -> dict[str, Any]:
+    """What a launch has to teach a predictor, as attributes of its trial."""
+    if predictor is None or run.facts is None or run.failure is not None:
+        return {}
+    return {"lesson": plain(dict(predictor.lesson(run.config, run.facts, run.judgements)))}
+
+
+class Lessons:
+    """Takes a study's lessons to its predictor, each once and in the order of the trials."""
+
+    def __init__(self, predictor: Predictor | None) -> None:
+        self._predictor = predictor
+        self._learnt: set[int] = set()
+
+    def catch_up(self, study: Study) -> None:
+        """Teach what is new in the study, whichever process measured it."""
+        if self._predictor is None:
+            return
+        for trial in study.get_trials(deepcopy=False):
+            lesson = attrs_of(trial).get("lesson")
+            if lesson is not None and trial.number not in self._learnt and trial.state.is_finished():
+                self._learnt.add(trial.number)
+                self._predictor.recall(lesson)
 
 
 def relearn(study: Study, rules: RuleBook) -> None:

@@ -15,7 +15,7 @@ from tuner.study.conclude import conclude
 from tuner.study.finals import hold_finals
 from tuner.study.history import History, record_of
 from tuner.study.job import Job
-from tuner.study.learn import learn, relearn
+from tuner.study.learn import learn, lesson_of, relearn
 from tuner.study.load import Offer, make_offer
 from tuner.study.plan import make_plan
 from tuner.study.records import Observer, TuneResult
@@ -146,6 +146,7 @@ def _try(
         config=plain(dict(config)),
         key=config.key(),
         changed=plain(baseline.changed(trial.params)),
+        **lesson_of(job.predictor, run),
         launched=1,
         launches=bench.spent.launches - launches,
         engine_s=bench.spent.engine_s - seconds,

@@ -84,7 +84,17 @@ def told_again(before: FrozenTrial) -> Told:
     )
 
 
-_OF_ONE_TRIAL = {"origin", "seed", "launched", "launches", "engine_s", "same_as", "outcome", "again_of"}
+_OF_ONE_TRIAL = {
+    "lesson",
+    "origin",
+    "seed",
+    "launched",
+    "launches",
+    "engine_s",
+    "same_as",
+    "outcome",
+    "again_of",
+}
 
 
 def tell(study: Study, trial: Trial, told: Told, **more: Any) -> FrozenTrial:

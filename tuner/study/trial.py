@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ class Run:
     """Seconds of `engine_s` that were replays; the launch is `facts.startup_s` of them."""
     warm_up_s: float = 0.0
     """Seconds that the server was warmed up, where the engine tells."""
+    judgements: tuple[tuple[float, Judgement], ...] = ()
+    """Its replays by load."""
 
 
 class Session:
@@ -56,6 +58,7 @@ class Session:
         self._observer = observer
         self._spent = spent
         self.summaries: list[dict[str, Any]] = []
+        self.judgements: list[tuple[float, Judgement]] = []
         self.replay_s = 0.0
         self.warm_up_s = 0.0
 
@@ -79,6 +82,7 @@ class Session:
 
     def keep(self, load: float, judgement: Judgement) -> None:
         """Note a replay's figures and show them."""
+        self.judgements.append((load, judgement))
         kept = {"engine_s": round(judgement.replay.engine_s, 3), "users": judgement.replay.users}
         self.summaries.append({"load": load, **kept, **summarize(judgement, self._slo)})
         self._observer.replayed(load, judgement)
@@ -116,6 +120,7 @@ class Bench:
             run = Run(config, facts, None, failure, self.spent.engine_s - before, *_parts_s(session))
         else:
             run = Run(config, facts, capacity, None, self.spent.engine_s - before, *_parts_s(session))
+            run = replace(run, judgements=tuple(session.judgements))
         finally:
             if session is not None:
                 text = json.dumps(session.summaries, indent=1)

@@ -2,6 +2,7 @@
 
 from tuner.engines.simulated.coefficients import Coefficients, default_coefficients
 from tuner.engines.simulated.engine import SimulatedEngine
+from tuner.engines.simulated.predictor import SimulatedPredictor
 from tuner.engines.simulated.server import SimulatedServer
 
-__all__ = ["Coefficients", "SimulatedEngine", "SimulatedServer", "default_coefficients"]
+__all__ = ["Coefficients", "SimulatedEngine", "SimulatedPredictor", "SimulatedServer", "default_coefficients"]
