@@ -217,3 +217,13 @@ def test_isotonic_is_monotone_and_keeps_what_is(values: list[float]) -> None:
     if math.inf not in values:
         assert y.mean() == pytest.approx(np.mean(values), abs=1e-9)
     assert np.array_equal(isotonic(np.sort(values)), np.sort(values))
+
+
+@given(st.lists(st.floats(0, 9) | st.just(math.inf), min_size=2, max_size=60), st.integers(1, 40))
+@settings(max_examples=50, deadline=None)
+def test_the_quick_p99_is_the_plain_one(values: list[float], block: int) -> None:
+    pooled = np.asarray(values[: len(values) // 2 * 2]).reshape(2, -1)
+    for table in (pooled, pooled[0]):
+        quick = block_bootstrap([table], block=block, draws=30, seed=4)
+        plain = block_bootstrap([table], block=block, draws=30, seed=4, statistic=lambda r: p99_rows(r))
+        assert np.array_equal(quick, plain)

@@ -28,9 +28,10 @@ def load_at_limit(loads_rps: F64, p99_s: F64, limit_s: float, *, reach: float = 
     x = np.log(np.asarray(loads_rps, np.float64))
     with np.errstate(divide="ignore"):
         y = np.log(np.maximum(np.asarray(p99_s, np.float64), 1e-9) / limit_s)
-    flat = y.reshape(-1, y.shape[-1])
-    lines = np.array([_crossing(x, isotonic(row), np.log(reach)) for row in flat])
-    return np.asarray(np.exp(lines).reshape(y.shape[:-1]), np.float64)
+    flat = np.array(y.reshape(-1, y.shape[-1]))
+    for row in np.flatnonzero((flat[:, 1:] < flat[:, :-1]).any(axis=1)):
+        flat[row] = isotonic(flat[row])
+    return np.asarray(np.exp(_crossings(x, flat, np.log(reach))).reshape(y.shape[:-1]), np.float64)
 
 
 def isotonic(y: F64, weights: F64 | None = None) -> F64:
@@ -53,16 +54,18 @@ def isotonic(y: F64, weights: F64 | None = None) -> F64:
     return np.repeat(means, counts)
 
 
-def _crossing(x: F64, y: F64, reach: float) -> float:
-    """Where the line through the points (x, y), y non-decreasing, reaches 0."""
-    above = int(np.searchsorted(y, 0.0, "right"))
+def _crossings(x: F64, y: F64, reach: float) -> F64:
+    """Where the line through the points (x, y) of each row, y non-decreasing, reaches 0."""
     if len(x) == 1:
-        return float(x[0])
-    left = min(max(above - 1, 0), len(x) - 2)
+        return np.full(len(y), x[0])
+    above = (y <= 0.0).sum(axis=1)
+    left = np.clip(above - 1, 0, len(x) - 2)
+    rows = np.arange(len(y))
+    low, high = y[rows, left], y[rows, left + 1]
     lowest, highest = x[0] - reach, x[-1] + reach
-    if not np.isfinite(y[left + 1]):
-        return float(x[left] if np.isfinite(y[left]) else lowest)
-    rise, run = y[left + 1] - y[left], x[left + 1] - x[left]
-    if rise <= 0:
-        return float(lowest if above == 0 else highest if above == len(x) else x[left])
-    return float(np.clip(x[left] - y[left] * run / rise, lowest, highest))
+    flat = np.where(above == 0, lowest, np.where(above == len(x), highest, x[left]))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        line = np.clip(x[left] - low * (x[left + 1] - x[left]) / (high - low), lowest, highest)
+    found = np.where(high > low, line, flat)
+    found = np.where(np.isfinite(high), found, np.where(np.isfinite(low), x[left], lowest))
+    return np.asarray(found, np.float64)
