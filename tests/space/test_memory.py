@@ -22,6 +22,7 @@ from tuner.space import (
     gpus_needed,
     plan_memory,
 )
+from tuner.spec import FlagValue
 
 LOGS = Path(__file__).parents[2].parent / "shared" / "vllm_logs"
 LLAMA, MOONLIGHT = find_model("llama-3.1-8b"), find_model("moonlight-16b-a3b")
@@ -146,6 +147,30 @@ def test_the_warm_logs_blocks_are_met_exactly_once_known() -> None:
 def test_a_launch_without_figures_teaches_nothing() -> None:
     model = MemoryModel(H200, LLAMA, "0.21.0")
     assert model.calibrated({}, kv_tokens=None) is model
+
+
+SIZES_TO_512 = [1, 2, 4, *range(8, 256, 8), *range(256, 513, 16)]
+MEASURED_KV_TOKENS: list[tuple[dict[str, FlagValue], int]] = [
+    ({"gpu-memory-utilization": 0.9}, 886_368),
+    ({"gpu-memory-utilization": 0.9, "max-num-seqs": 64, "cudagraph-capture-sizes": SIZES_TO_512}, 896_128),
+    ({"gpu-memory-utilization": 0.9, "max-num-seqs": 128, "cudagraph-capture-sizes": SIZES_TO_512}, 896_064),
+    ({"gpu-memory-utilization": 0.2}, 84_688),
+    ({"gpu-memory-utilization": 0.9, "max-num-batched-tokens": 2048}, 886_752),
+    ({"gpu-memory-utilization": 0.9, "max-num-batched-tokens": 16384, "max-num-seqs": 256}, 888_384),
+]
+"""Read from servers of the 8B shape on an H200, vLLM 0.21.0 (tests/benchmarks/prediction.py)."""
+
+
+@pytest.mark.parametrize(("flags", "kv_tokens"), MEASURED_KV_TOKENS)
+def test_other_configurations_within_3_percent_and_after_one_launch_within_1(
+    flags: dict[str, FlagValue], kv_tokens: int
+) -> None:
+    model = MemoryModel(H200, LLAMA, "0.21.0")
+    config = {"max-model-len": 8192, **flags}
+    assert model.plan(config).kv_tokens == pytest.approx(kv_tokens, rel=0.03)
+    first, first_tokens = MEASURED_KV_TOKENS[0]
+    known = model.calibrated({"max-model-len": 8192, **first}, kv_tokens=first_tokens)
+    assert known.plan(config).kv_tokens == pytest.approx(kv_tokens, rel=0.01)
     assert model.calibrated({"kv-cache-memory-bytes": 2**30}, kv_gib=1.0) is model
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tuner.engines.vllm import control, environment, in_flight, metrics, ports, sessions
 from tuner.engines.vllm.in_flight import InFlight
-from tuner.engines.vllm.log_tail import LogTail, read_tail
+from tuner.engines.vllm.log_tail import MOST_READ_BYTES, LogTail, read_tail
 from tuner.engines.vllm.standstill import IDLE_SHARE, Activity, Standstill
 from tuner.hardware import Platform
 from tuner.replay import Workload
@@ -206,3 +206,30 @@ def test_of_a_huge_log_begin_and_end_are_read(tmp_path: Path) -> None:
     assert len(text) < 1100
     assert text.startswith("begin")
     assert text.endswith(" end")
+
+
+def test_a_log_is_cut_at_its_limit_and_goes_on(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    tail = LogTail(log, most_bytes=40_000)
+    with log.open("ab", buffering=0) as writer:  # as a server's output is: appended
+        writer.write(b"Starting to load model\n")
+        seen = tail.lines()
+        for number in range(2_000):
+            writer.write(b"error number %06d, the same again and again\n" % number)
+            if number % 100 == 99:
+                seen += tail.lines()
+                assert log.stat().st_size < 50_000
+        writer.write(b"RuntimeError: the last word\n")
+    seen += tail.lines()
+    text = log.read_text()
+    assert text.startswith("Starting to load model\n") and text.endswith("RuntimeError: the last word\n")
+    assert "was cut" in text
+    assert seen[0] == "Starting to load model" and seen[-1] == "RuntimeError: the last word"
+    assert sum("error number" in line for line in seen) == 2_000
+
+
+def test_a_flood_is_read_from_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    tail = LogTail(log)
+    log.write_bytes(b"x" * MOST_READ_BYTES + b"\nand more\nthe end\n")
+    assert tail.lines()[-2:] == ["and more", "the end"]
