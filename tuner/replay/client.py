@@ -7,7 +7,10 @@ import gc
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from tuner.errors import EngineUnavailable
+from tuner.replay.columns import Columns
 from tuner.replay.metrics import difference, parse_counters
 from tuner.replay.options import ClientOptions, Endpoint
 from tuner.replay.pool import NoConnection, Pool, clock
@@ -16,7 +19,7 @@ from tuner.replay.prompts import Bodies, TextScale
 from tuner.replay.records import Replay, Workload
 from tuner.replay.run import Progress, Run
 from tuner.replay.server import BaseUrl, measure_text, probe_endpoint, read_metrics
-from tuner.replay.stop import Curtailment
+from tuner.replay.stop import Curtailment, OverWatch
 
 _DEFAULTS = ClientOptions()
 
@@ -44,7 +47,7 @@ def replay_http(
     """
     trace = workload.trace
     if not len(trace):
-        return Run(workload, stop, options, progress).replay(0.0)
+        return Columns(workload).replay(workload, options, stop)
     at_once = workload.users or math.ceil(4 * min(trace.rate_rps, 1e6))  # four seconds of arrivals
     ensure_capacity(min(len(trace), at_once))
     url = BaseUrl.parse(base_url)
@@ -56,7 +59,9 @@ def replay_http(
         if endpoint is Endpoint.CHAT:
             chat = measure_text(base_url, model)
     bodies = Bodies(trace, model, options, seed=seed, chat=chat)
-    run = Run(workload, stop, options, progress)
+    scheduled = np.asarray(trace.arrival_s - trace.arrival_s[0]) if workload.users is None else None
+    watch = OverWatch(stop, len(trace), scheduled) if stop else None
+    run = Run(workload, options, watch=watch, progress=progress)
     pool = Pool(url.resolve(), reserve=_reserve(workload), connect_s=options.connect_s)
     before = parse_counters(read_metrics(base_url)) if options.counters else {}
     collected = gc.isenabled()
@@ -73,7 +78,11 @@ def replay_http(
             gc.enable()
     engine_s = clock() - begun
     counters = difference(before, parse_counters(read_metrics(base_url))) if before else {}
-    return run.replay(engine_s, bodies, counters)
+    if progress is not None and not run.columns.stopped:
+        progress(run.ended, run.n)
+    return run.columns.replay(
+        workload, options, stop, engine_s=engine_s, lengths=bodies.lengths, counters=counters
+    )
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -7,6 +7,9 @@ from enum import IntEnum
 _HEAD_LIMIT = 65_536
 _SIZE_LINE_LIMIT = 4_096
 _HEX = frozenset(b"0123456789abcdefABCDEF")
+# size lines seen before: a stream has chunks of a handful of lengths, and a look-up costs less than a parse
+_SIZES: dict[bytes, int] = {}
+_SIZES_KEPT = 4_096
 
 
 class ProtocolError(Exception):
@@ -27,12 +30,14 @@ class ResponseReader:
 
     __slots__ = (
         "_after_chunk",
+        "_boundary",
         "_left",
         "_rest",
         "_state",
         "content_type",
         "keep_alive",
         "status",
+        "streams",
     )
 
     def __init__(self) -> None:
@@ -43,10 +48,13 @@ class ResponseReader:
         self.status = 0
         self.content_type = b""
         self.keep_alive = True
+        self.streams = False
+        """Whether this is an event stream that began with status 200 and says itself where it ends."""
         self._state = _State.HEAD
         self._rest = b""
         self._left = 0
         self._after_chunk = False
+        self._boundary = True
 
     @property
     def done(self) -> bool:
@@ -116,6 +124,7 @@ class ResponseReader:
         self.keep_alive = b"close" not in connection and (not old or b"keep-alive" in connection)
         if b"chunked" in headers.get(b"transfer-encoding", b"").lower():
             self._state = _State.CHUNKED
+            self.streams = self.status == 200 and self.content_type.startswith(b"text/event-stream")
         elif b"content-length" in headers:
             length = headers[b"content-length"]
             if not length.isdigit() or len(length) > 18:
@@ -138,6 +147,12 @@ class ResponseReader:
         return data
 
     def _chunked(self, data: bytes) -> bytes:
+        if self._boundary:
+            # nearly every read is one whole chunk
+            end = data.find(b"\r\n")
+            size = _SIZES.get(data[:end], 0)
+            if size and len(data) == end + size + 4 and data[-2:] == b"\r\n":
+                return data[end + 2 : -2]
         if self._rest:
             data = self._rest + data
             self._rest = b""
@@ -169,12 +184,15 @@ class ResponseReader:
             digits = data[at:end].split(b";", 1)[0].strip()
             if not digits or len(digits) > 15 or not _HEX.issuperset(digits):
                 raise ProtocolError("a chunk has no size")
-            at = end + 2
             self._left = int(digits, 16)
+            if self._left and len(_SIZES) < _SIZES_KEPT:
+                _SIZES[data[at:end]] = self._left
+            at = end + 2
             if not self._left:
                 self._state = _State.TRAILER
                 self._trailer(data[at:])
                 break
+        self._boundary = not (self._left or self._after_chunk or self._rest)
         return out[0] if len(out) == 1 else b"".join(out)
 
     def _trailer(self, data: bytes) -> None:

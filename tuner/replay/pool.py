@@ -14,6 +14,7 @@ from tuner.replay.http1 import ProtocolError, ResponseReader
 clock = time.perf_counter
 IDLE_LIMIT_S = 4.0
 """Idle connections older than this are replaced: uvicorn closes its own after 5 s."""
+_BATCH = 64
 
 
 class NoConnection(Exception):
@@ -31,10 +32,20 @@ class Address:
 
 
 class Call(Protocol):
-    """A request under way, told of what the socket brings."""
+    """A request under way, told of what the socket brings.
+
+    `pieces` holds what was read and when, not parsed yet; `lazy` lets that wait until there are a few of them
+    or the response may be complete.
+    """
+
+    pieces: list[tuple[float, bytes]]
+    lazy: bool
 
     def body(self, reader: ResponseReader, data: bytes, now: float) -> None:
         """Body bytes, read at `now`."""
+
+    def parsed(self, reader: ResponseReader) -> None:
+        """Everything read so far was parsed, and the response goes on."""
 
     def complete(self, reader: ResponseReader, now: float) -> None:
         """The response is complete."""
@@ -80,30 +91,50 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         now = clock()
-        call, reader = self.call, self.reader
+        call = self.call
         if call is None:
             self.abort()
             return
         self.seen = now
+        pieces = call.pieces
+        pieces.append((now, data))
+        # a response that says where it ends ends with an empty line, in one read or in a short second one
+        if call.lazy and data[-4:] != b"\r\n\r\n" and len(data) > 4 and len(pieces) < _BATCH:
+            return
+        self.parse()
+
+    def parse(self) -> None:
+        """Parse what was read; nothing where no request is under way."""
+        call, reader = self.call, self.reader
+        if call is None or not call.pieces:
+            return
+        pieces, call.pieces = call.pieces, []
+        now = self.seen
         try:
-            body = reader.feed(data)
+            for now, data in pieces:
+                body = reader.feed(data)
+                if body:
+                    call.body(reader, body, now)
         except ProtocolError as error:
             self.abort()
             call.broken(self, str(error), now)
             return
-        if body:
-            call.body(reader, body, now)
-        if reader.done and self.call is call:
-            self.call = None
-            self.idle_since = now
-            if reader.keep_alive:
-                self._pool.give(self)
-            else:
-                self.abort()
-            call.complete(reader, now)
+        if self.call is not call:
+            return
+        if not reader.done:
+            call.parsed(reader)
+            return
+        self.call = None
+        self.idle_since = now
+        if reader.keep_alive:
+            self._pool.give(self)
+        else:
+            self.abort()
+        call.complete(reader, now)
 
     def connection_lost(self, error: Exception | None) -> None:
         now = clock()
+        self.parse()
         self._pool.forget(self)
         call, self.call = self.call, None
         if call is None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -110,8 +112,19 @@ class Prompts:
         return (self._low + np.frombuffer(raw, dtype="<u4") % self._span).astype(np.uint16)
 
 
+class Lengths(Enum):
+    """How well a prompt's token count is known beforehand."""
+
+    EXACT = "token ids"
+    ESTIMATED = "drawn words, counted by the server's own usage"
+    UNKNOWN = "recorded text"
+
+
 class Bodies:
-    """Request paths and JSON bodies, built at once where they fit in memory, else just ahead of their use."""
+    """Request paths and JSON bodies, built at once where they fit in memory, else just ahead of their use.
+
+    `only` names the requests that this process sends.
+    """
 
     def __init__(
         self,
@@ -121,29 +134,28 @@ class Bodies:
         *,
         seed: int = 0,
         chat: TextScale | None = None,
+        only: Iterable[int] | None = None,
     ) -> None:
         self._trace, self._chat, self._options = trace, chat, options
         self._prompts = Prompts(trace, seed=seed, low=options.token_low, high=options.token_high)
         self._head = _head(model, options)
         self._fragments: dict[tuple[int, int], bytes] = {}
         bytes_a_token = 5.0
-        total = bytes_a_token * float(trace.input_tokens.sum(dtype=np.int64))
+        own = range(len(trace)) if only is None else list(only)
+        total = bytes_a_token * float(trace.input_tokens[own].sum(dtype=np.int64)) if len(own) else 0.0
         self._keep = total <= options.body_memory_mib * 2**20
         self._built: list[tuple[bytes, bytes] | None] = [None] * len(trace)
         if self._keep:
-            for index in range(len(trace)):
+            for index in own:
                 self.prepare(index)
             self._fragments.clear()
 
     @property
-    def lengths_exact(self) -> bool:
-        """Whether the prompts' token counts are the trace's own by construction."""
-        return self._chat is None and self._trace.bodies is None
-
-    @property
-    def lengths_known(self) -> bool:
-        """Whether the prompts are meant to have the trace's token counts."""
-        return self._trace.bodies is None
+    def lengths(self) -> Lengths:
+        """How well the prompts' token counts are known."""
+        if self._trace.bodies is not None:
+            return Lengths.UNKNOWN
+        return Lengths.EXACT if self._chat is None else Lengths.ESTIMATED
 
     def prepare(self, index: int) -> None:
         """Build one body before its time comes."""

@@ -11,16 +11,31 @@ class EventReader:
     it.
     """
 
-    __slots__ = ("_after_cr", "_data", "_error", "_parts")
+    __slots__ = ("_after_cr", "_data", "_error", "_idle", "_parts")
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._data: list[bytes] = []
         self._after_cr = False
         self._error = False
+        self._idle = True
 
     def feed(self, data: bytes) -> list[tuple[bytes, bool]]:
         """The events that `data` completes: their data, and whether they are named `error`."""
+        # nearly every read is one event of one line, with nothing under way
+        if (
+            self._idle
+            and data.startswith(b"data: ")
+            and data.find(b"\n") == len(data) - 2
+            and data[-1] == 10
+            and data.find(b"\r") < 0
+        ):
+            return [(data[6:-2], False)]
+        events = self._feed(data)
+        self._idle = not (self._parts or self._data or self._error or self._after_cr)
+        return events
+
+    def _feed(self, data: bytes) -> list[tuple[bytes, bool]]:
         if self._after_cr and data:
             if data[0] == 10:
                 data = data[1:]

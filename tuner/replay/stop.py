@@ -45,6 +45,11 @@ class OverWatch:
         self._begun, self._ended = bytearray(requests), bytearray(requests)
         self._next_e2e = self._next_ttft = 0
 
+    @property
+    def needs_first(self) -> bool:
+        """Whether there is a limit on the time to the first token."""
+        return self._rule.ttft_s < math.inf
+
     def first(self, index: int, ttft_s: float) -> None:
         """Request `index` got its first token, `ttft_s` after its scheduled time."""
         self._begun[index] = 1
