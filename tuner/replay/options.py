@@ -25,6 +25,7 @@ class ClientOptions:
     `min_tokens` asks for it beside `ignore_eos`, where a server still stops early. `exact_length` classes an
     answer of another length than the trace's as WRONG_LENGTH. `slo_smallest_s` decides how much lag makes a
     replay invalid (None: taken from the curtailment, else the cap). `stall_s` without a byte ends a request.
+    `processes` send the load together (None: as many as the plan says it needs), whole sessions each.
     `body_memory_mib` is how much the bodies may take before they are built just ahead of their time instead.
     """
 
@@ -40,6 +41,7 @@ class ClientOptions:
     warm_connections: int | None = None
     body_memory_mib: float = 256.0
     counters: bool = True
+    processes: int | None = None
 
 
 def api_key() -> str | None:

@@ -10,17 +10,20 @@ _SPARE_FILES = 64
 _PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
-def ensure_capacity(connections: int) -> None:
+def ensure_capacity(connections: int, processes: int = 1) -> None:
     """Make room for so many connections at once; the soft limit on open files is raised to the hard one.
+
+    Several client processes share the machine's ports, and each has a limit on files of its own.
 
     Raises:
         EngineUnavailable: the machine's limits are below that, with the command that raises them.
     """
     files = raise_file_limit()
-    if files is not None and connections + _SPARE_FILES > files:
+    each = -(-connections // processes)
+    if files is not None and each + _SPARE_FILES > files:
         raise EngineUnavailable(
-            f"the load needs {connections} connections at once and this process may open {files} files",
-            f"raise the hard limit (ulimit -Hn {connections + 1024}) or offer less load",
+            f"the load needs {each} connections at once and this process may open {files} files",
+            f"raise the hard limit (ulimit -Hn {each + 1024}) or offer less load",
         )
     ports = local_ports()
     if ports is not None and connections > ports:

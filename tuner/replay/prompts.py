@@ -120,6 +120,13 @@ class Lengths(Enum):
     UNKNOWN = "recorded text"
 
 
+def lengths_of(trace: Trace, chat: TextScale | None) -> Lengths:
+    """How well the token counts of a trace's prompts are known."""
+    if trace.bodies is not None:
+        return Lengths.UNKNOWN
+    return Lengths.EXACT if chat is None else Lengths.ESTIMATED
+
+
 class Bodies:
     """Request paths and JSON bodies, built at once where they fit in memory, else just ahead of their use.
 
@@ -149,13 +156,6 @@ class Bodies:
             for index in own:
                 self.prepare(index)
             self._fragments.clear()
-
-    @property
-    def lengths(self) -> Lengths:
-        """How well the prompts' token counts are known."""
-        if self._trace.bodies is not None:
-            return Lengths.UNKNOWN
-        return Lengths.EXACT if self._chat is None else Lengths.ESTIMATED
 
     def prepare(self, index: int) -> None:
         """Build one body before its time comes."""

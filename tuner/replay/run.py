@@ -74,6 +74,13 @@ class Run:
         self._open_loop = workload.users is None
         self._next = 0
 
+    @property
+    def reserve(self) -> int:
+        """Connections to keep open beyond those in use."""
+        if not self._open_loop:
+            return 1
+        return int(min(64, max(4, 0.1 * self._share * self.workload.trace.rate_rps)))
+
     async def main(
         self,
         pool: Pool,
