@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tuner.measure.capacity import Capacity, LoadGrid, find_capacity
-from tuner.measure.verdict import Judgement, curtailment, judge
+from tuner.measure.verdict import GUARD, Judgement, curtailment, judge
 from tuner.replay.records import Replay, Workload
 from tuner.replay.stop import Curtailment
 from tuner.spec import Slo
@@ -64,10 +64,11 @@ class LoadTest:
         # every configuration is tried at loads of the same grid: the traces are made once
         self._offered: dict[float, Trace] = {}
 
-    def at(self, send: Send, rps: float, *, curtail: bool = True) -> Judgement:
-        """One open-loop replay at a load, stopped early only where its verdict is certain."""
+    def at(self, send: Send, rps: float, *, curtail: bool = True, times: float = GUARD) -> Judgement:
+        """One open-loop replay at a load, stopped early only where its P99 is certain to be over `times` the
+        SLO."""
         trace = self._trace_at(rps)
-        stop = curtailment(self.slo, len(trace)) if curtail and self.slo.limits() else None
+        stop = curtailment(self.slo, len(trace), times) if curtail and self.slo.limits() else None
         return judge(send(Workload(trace), stop), self.slo)
 
     def _trace_at(self, rps: float) -> Trace:
@@ -89,12 +90,18 @@ class LoadTest:
         )
 
     def with_users(
-        self, send: Send, users: int, *, requests: int | None = None, curtail: bool = True
+        self,
+        send: Send,
+        users: int,
+        *,
+        requests: int | None = None,
+        curtail: bool = True,
+        times: float = GUARD,
     ) -> Judgement:
         """One closed-loop replay: so many users, each sending its next request when its last has ended."""
         n = max(requests or self.requests, ROUNDS_A_USER * users)
         trace = NestedLoads(self.trace, requests=n, seed=self.seed).at(self.loads.natural_rps)
-        stop = curtailment(self.slo, len(trace)) if curtail and self.slo.limits() else None
+        stop = curtailment(self.slo, len(trace), times) if curtail and self.slo.limits() else None
         return judge(send(Workload(trace, users=users), stop), self.slo)
 
     def users(

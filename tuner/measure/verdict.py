@@ -53,14 +53,14 @@ class Judgement:
     replay: Replay
 
 
-def guarded(slo: Slo) -> dict[str, float]:
+def guarded(slo: Slo, times: float = GUARD) -> dict[str, float]:
     """The limits that a passing replay stays within, in seconds by metric."""
-    return {metric: GUARD * limit for metric, limit in slo.limits().items()}
+    return {metric: times * limit for metric, limit in slo.limits().items()}
 
 
-def curtailment(slo: Slo, requests: int) -> Curtailment:
-    """When a replay of so many requests can be stopped because it cannot pass any more."""
-    return Curtailment.at(guarded(slo), requests)
+def curtailment(slo: Slo, requests: int, times: float = GUARD) -> Curtailment:
+    """When a replay of so many requests can be stopped: its P99 cannot be within `times` the SLO any more."""
+    return Curtailment.at(guarded(slo, times), requests)
 
 
 def judge(replay: Replay, slo: Slo) -> Judgement:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tuner.engines.base import Outcome
-from tuner.measure import achieved, finite
+from tuner.profiles.evidence import Tie
 from tuner.profiles.profile import Measured, Profile
 from tuner.space import quality_flags
 from tuner.space.config import LaunchConfig
@@ -38,16 +38,14 @@ def conclude(
 ) -> TuneResult:
     """The result of a study, and its profile where something can be deployed."""
     history = History(study)
-    default = measured(finals.default, finals, baseline, baseline.note)
+    default = measured(finals.default, baseline, baseline.note)
     winner = finals.winner
     tuned = winner is not None and winner is not finals.default
     best = default if winner is finals.default else None
     if winner is not None and tuned:
-        best = measured(winner, finals, baseline, "")
+        best = measured(winner, baseline, "")
     recommendation = "tuned" if tuned else "default" if winner is not None else "none"
-    gain = 1.0 if recommendation == "default" else None
-    if tuned and winner is not None and finals.default.load > 0.0:
-        gain = winner.load / finals.default.load
+    gain = finals.gain if tuned else 1.0 if recommendation == "default" else None
     table = joined(finals.default.users, winner.users) if winner is not None else ()
     profile = None
     if best is not None:
@@ -70,6 +68,11 @@ def conclude(
             driver=job.driver,
             users_table=table,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
+            gain_interval=finals.gain_interval,
+            ties=tuple(_tie(finalist) for finalist in finals.tied),
+            flag_gains=finals.flag_gains,
+            finals=finals.rows,
+            drift=finals.drift,
         )
     return TuneResult(
         study=place.name,
@@ -92,49 +95,35 @@ def conclude(
     )
 
 
-def measured(finalist: Finalist, finals: Finals, baseline: Baseline, note: str) -> Measured:
+def measured(finalist: Finalist, baseline: Baseline, note: str) -> Measured:
     """A finalist's figures; throughput 0 where it met the SLO nowhere or did not start."""
-    run = finalist.run if finalist.runs else None
-    facts = run.facts if run else None
-    capacity = run.capacity if run else None
+    facts, shown = finalist.facts, finalist.figures
     effective = {**baseline.effective, **(facts.effective if facts else {}), **finalist.config}
-    if run is not None and run.failure is not None:
-        note = note or f"does not start: {run.failure.cause}"
+    if finalist.failure is not None:
+        how = "did not start on every launch" if shown is not None else "does not start"
+        note = note or f"{how}: {finalist.failure.cause}"
     if changes := quality_flags(finalist.config):
         said = f"can change the answers' quality: {', '.join(changes)}"
         note = f"{note}; {said}" if note else said
-    if capacity is None:
-        return Measured(
-            flags=finalist.config,
-            command=facts.command if facts else (),
-            throughput_rps=0.0,
-            output_tps=0.0,
-            p99_s=None,
-            p99_interval_s=(None, None),
-            mean_s=None,
-            users=0,
-            kv_tokens=facts.kv_tokens if facts else 0,
-            startup_s=facts.startup_s if facts else 0.0,
-            effective=effective,
-            note=note,
-        )
-    assert facts is not None
-    at = capacity.at
-    latency = at.replay.e2e_s()[at.replay.ok]
     return Measured(
         flags=finalist.config,
-        command=facts.command,
-        throughput_rps=finals.offer.throughput_rps(capacity),
-        output_tps=achieved(at.replay)[1] if capacity.rps > 0.0 else 0.0,
-        p99_s=finite(at.p99_s),
-        p99_interval_s=(finite(at.interval_s[0]), finite(at.interval_s[1])),
-        mean_s=finite(float(latency.mean())) if len(latency) else None,
+        command=facts.command if facts else (),
+        throughput_rps=shown.throughput_rps if shown else 0.0,
+        output_tps=shown.output_tps if shown else 0.0,
+        p99_s=shown.p99_s if shown else None,
+        p99_interval_s=shown.p99_interval_s if shown else (None, None),
+        mean_s=shown.mean_s if shown else None,
         users=finalist.users.users,
-        kv_tokens=facts.kv_tokens,
-        startup_s=facts.startup_s,
+        kv_tokens=facts.kv_tokens if facts else 0,
+        startup_s=facts.startup_s if facts else 0.0,
         effective=effective,
         note=note,
     )
+
+
+def _tie(finalist: Finalist) -> Tie:
+    carried = finalist.figures.throughput_rps if finalist.figures else 0.0
+    return Tie(finalist.config, carried, tuple(sorted(finalist.changed)))
 
 
 def _trace(job: Job) -> dict[str, object]:

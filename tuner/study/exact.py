@@ -5,27 +5,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tuner.measure import USERS_SERIES, Capacity
 from tuner.space.config import LaunchConfig
 from tuner.study.baseline import Baseline
 from tuner.study.budget import MOST_FINAL_LAUNCHES
-from tuner.study.finalist import BETTER, Finalist, best_of
+from tuner.study.finalist import BETTER, Finalist, best_of, exact_figures
+from tuner.study.stage import Finals, More, Stage
 from tuner.study.trial import Session
 from tuner.study.users import UserFigures, fill_rows, table_numbers
-
-if TYPE_CHECKING:
-    from tuner.study.finals import More, Stage
 
 MOST = USERS_SERIES[-1]
 _PUT_BACK_LAST = ("gpu-memory-utilization", "max-num-batched-tokens", "max-num-seqs")
 """The flags that most often carry the gain; all others are put back together first."""
 
 
-def exact_finals(
-    stage: Stage, baseline: Baseline, contenders: list[Finalist], default: Finalist
-) -> Finalist | None:
+def exact_finals(stage: Stage, baseline: Baseline, contenders: list[Finalist], default: Finalist) -> Finals:
     """The default, the contenders, and the best of them with its needless flags put back.
 
     Users are counted on the same launches, so that all stay within the six of the plan.
@@ -38,9 +33,17 @@ def exact_finals(
     stage.run(default, _count(stage, default, at_least=last))
     shown = max(default.users.rows, default=last)
     winner = best_of(contenders, default)
-    if winner is None or winner is default:
-        return winner
-    return _put_back(stage, baseline, winner, shown)
+    if winner is not None and winner is not default:
+        winner = _put_back(stage, baseline, winner, shown)
+    return _conclusion(stage, default, winner)
+
+
+def _conclusion(stage: Stage, default: Finalist, winner: Finalist | None) -> Finals:
+    for finalist in (default, winner):
+        if finalist is not None and (capacity := finalist.runs[0].capacity) is not None:
+            finalist.figures = exact_figures(capacity, stage.offer)
+    gain = winner.load / default.load if winner is not None and default.load > 0.0 else None
+    return Finals(default, winner, stage.offer, gain, (gain, gain) if gain is not None else None)
 
 
 def _put_back(stage: Stage, baseline: Baseline, winner: Finalist, shown: int) -> Finalist:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from tuner.engines.base import Outcome
-from tuner.measure import MIN_REQUESTS, STEP, Judgement, p99_interval
+from tuner.engines.base import LaunchFailure, Outcome, ServerFacts
+from tuner.measure import STEP, Capacity, achieved, finite
 from tuner.space.config import LaunchConfig
-from tuner.spec import FlagValue, Slo
+from tuner.spec import FlagValue
 from tuner.study.baseline import Baseline
+from tuner.study.evidence import Launched
 from tuner.study.history import History
 from tuner.study.job import Job
 from tuner.study.load import Offer
@@ -18,36 +19,80 @@ from tuner.study.users import UserFigures
 
 CONTENDERS = 2
 BETTER = STEP * (1.0 + 1e-9)
-"""A winner carries more than one step of the load grid over the default."""
+"""Where figures are exact, a winner carries more than one step of the load grid over the default."""
+Bounds = tuple[float | None, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is said of a finalist: the load that it carries within the SLO, and what users feel there."""
+
+    load: float
+    throughput_rps: float
+    output_tps: float
+    p99_s: float | None
+    p99_interval_s: Bounds
+    mean_s: float | None
 
 
 @dataclass(slots=True)
 class Finalist:
-    """One configuration in the finals. `start` is the load at which its capacity search begins."""
+    """One configuration in the finals. `start` is the load at which its capacity search begins.
+
+    An engine that is exact leaves `runs`, one that is not `launched`; `figures` are set when all is over.
+    """
 
     label: str
     config: LaunchConfig
     start: float
     changed: Mapping[str, FlagValue] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
+    launched: list[Launched] = field(default_factory=list)
     users: UserFigures = field(default_factory=UserFigures)
-
-    @property
-    def run(self) -> Run:
-        """The launch that counts: the one that carried least."""
-        return min(self.runs, key=lambda run: run.capacity.rps if run.capacity else 0.0)
+    figures: Figures | None = None
 
     @property
     def load(self) -> float:
-        """The highest load that it carried on every launch; 0 where it failed."""
-        capacity = self.run.capacity if self.runs else None
-        return capacity.rps if capacity else 0.0
+        """The highest load that it carried on every exact launch; 0 where it failed."""
+        return min((run.capacity.rps if run.capacity else 0.0 for run in self.runs), default=0.0)
+
+    @property
+    def facts(self) -> ServerFacts | None:
+        """What its latest server said of itself."""
+        said = [*(run.facts for run in self.runs), *(one.facts for one in self.launched)]
+        return next((facts for facts in reversed(said) if facts is not None), None)
+
+    @property
+    def failure(self) -> LaunchFailure | None:
+        """Why one of its launches failed."""
+        failed = [*(run.failure for run in self.runs), *(one.failure for one in self.launched)]
+        return next((failure for failure in reversed(failed) if failure is not None), None)
+
+
+def exact_figures(capacity: Capacity, offer: Offer) -> Figures:
+    """The figures of a capacity that is the same whenever it is measured."""
+    at = capacity.at
+    latency = at.replay.e2e_s()[at.replay.ok]
+    return Figures(
+        load=capacity.rps,
+        throughput_rps=offer.throughput_rps(capacity),
+        output_tps=achieved(at.replay)[1] if capacity.rps > 0.0 else 0.0,
+        p99_s=finite(at.p99_s),
+        p99_interval_s=(finite(at.interval_s[0]), finite(at.interval_s[1])),
+        mean_s=finite(float(latency.mean())) if len(latency) else None,
+    )
 
 
 def choose_contenders(
-    job: Job, history: History, baseline: Baseline, search_offer: Offer, held_out: Offer
+    job: Job,
+    history: History,
+    baseline: Baseline,
+    search_offer: Offer,
+    held_out: Offer,
+    *,
+    most: int = CONTENDERS,
 ) -> list[Finalist]:
-    """The best two of the search as they would be exported; of equals the one that changes least."""
+    """The best of the search as they would be exported; of equals the one that changes least."""
     passed = [r for r in history.records if r.outcome is Outcome.OK and r.number != 0]
     passed.sort(key=lambda r: (-r.value_rps, len(baseline.flags_changed(r.config)), r.number))
     found: dict[LaunchConfig, Finalist] = {}
@@ -56,12 +101,12 @@ def choose_contenders(
         if config == baseline.config or config in found:
             continue
         found[config] = Finalist(
-            label="AB"[len(found)],
+            label="ABC"[len(found)],
             config=config,
             start=_start(job, record.value_rps, search_offer, held_out),
             changed=baseline.flags_changed(config),
         )
-        if len(found) == CONTENDERS:
+        if len(found) == most:
             break
     return list(found.values())
 
@@ -76,26 +121,13 @@ def the_default(
 
 
 def best_of(contenders: list[Finalist], default: Finalist) -> Finalist | None:
-    """Which to deploy: the best contender where it beats the default by more than a grid step.
-
-    None where nothing meets the SLO.
+    """Which to deploy by exact figures: the best contender where it beats the default by more than a grid
+    step. None where nothing meets the SLO.
     """
     best = max(contenders, key=lambda c: (round(c.load, 9), -len(c.changed)), default=None)
     if best is not None and best.load > default.load * BETTER:
         return best
     return default if default.load > 0.0 else None
-
-
-def surely(judgement: Judgement, slo: Slo) -> Judgement:
-    """The same judgement, passing only where the upper bound of every P99 is within the SLO.
-
-    Below 368 requests a P99 has no upper bound, and the guarded point verdict stays.
-    """
-    if not judgement.passes or judgement.requests < MIN_REQUESTS:
-        return judgement
-    replay = judgement.replay
-    sure = all(p99_interval(replay.metric_s(name))[1] <= limit for name, limit in slo.limits().items())
-    return judgement if sure else replace(judgement, passes=False)
 
 
 def _start(job: Job, carried: float, search_offer: Offer, held_out: Offer) -> float:

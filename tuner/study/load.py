@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from copy import copy
+from typing import Protocol, Self
 
-from tuner.measure import Capacity, Judgement, LoadGrid, achieved, find_capacity
+from tuner.measure import GUARD, Capacity, Judgement, LoadGrid, achieved, find_capacity
 from tuner.measure.loadtest import LoadTest, Send
 from tuner.spec import LoadMode, TuneSpec
 from tuner.traces import Trace
@@ -37,11 +38,16 @@ class Offer(Protocol):
         """Requests a second at the capacity."""
         ...
 
+    def up_to(self, times: float) -> Self:
+        """The same loads, replays stopped only where the P99 is sure to be over so many times the SLO."""
+        ...
+
 
 class RateOffer:
     """Open loop: loads are requests a second."""
 
     def __init__(self, trace: Trace, spec: TuneSpec) -> None:
+        self._times = GUARD
         self.test = LoadTest(trace, spec.slo, requests=spec.requests, seed=spec.seed)
         self.grid = self.test.grid
         self.start = self.test.loads.natural_rps
@@ -51,16 +57,22 @@ class RateOffer:
         return load
 
     def judge(self, send: Send, load: float) -> Judgement:
-        return self.test.at(send, load)
+        return self.test.at(send, load, times=self._times)
 
     def throughput_rps(self, capacity: Capacity) -> float:
         return capacity.rps
+
+    def up_to(self, times: float) -> Self:
+        other = copy(self)
+        other._times = times
+        return other
 
 
 class UserOffer:
     """Closed loop: loads are users, whole numbers nearest to the grid's steps."""
 
     def __init__(self, trace: Trace, spec: TuneSpec) -> None:
+        self._times = GUARD
         self.test = LoadTest(trace, spec.slo, requests=spec.requests, seed=spec.seed)
         self.grid = LoadGrid(1.0)
         self.start = float(_FIRST_USERS)
@@ -70,10 +82,15 @@ class UserOffer:
         return float(max(1, round(load)))
 
     def judge(self, send: Send, load: float) -> Judgement:
-        return self.test.with_users(send, round(load))
+        return self.test.with_users(send, round(load), times=self._times)
 
     def throughput_rps(self, capacity: Capacity) -> float:
         return achieved(capacity.at.replay)[0] if capacity.rps > 0 else 0.0
+
+    def up_to(self, times: float) -> Self:
+        other = copy(self)
+        other._times = times
+        return other
 
 
 OFFERS: dict[LoadMode, Callable[[Trace, TuneSpec], Offer]] = {

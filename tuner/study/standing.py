@@ -1,0 +1,244 @@
+"""Where each finalist stands: its capacity, and how far that can be trusted.
+
+Three things move a measured capacity, and each enters the intervals:
+
+- the traffic: the P99 of a thousand requests rests on a few of them. Blocks of the trace's requests are drawn
+  again, the same for all configurations and loads, so that what a burst did to all is no difference;
+- the launch: the same flags started again give a few percent more or less, and a replay a little on top.
+  The launches of all finalists together say how much; with two each that is little to go by, so it starts
+  from what launches usually vary (`LAUNCH_SPREAD`, worth `PRIOR_LAUNCHES` observations), and the quantiles
+  are those of Student's distribution;
+- the curve: between loads the logarithm of P99 is taken as linear in that of the load.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tuner.measure import Judgement, block_bootstrap, block_length, load_at_limit, nearest_rank
+from tuner.spec import Slo
+from tuner.traces.trace import F64
+
+CONFIDENCE = 0.95
+"""Of the gain's interval, over all finalists together."""
+SURE = 0.99
+"""That a finalist's P99 at its exported load is within the SLO, over all finalists together."""
+LAUNCH_SPREAD = 0.03
+"""Relative standard deviation of the capacity from launch to launch, before any is seen."""
+PRIOR_LAUNCHES = 5
+LEAST_SPREAD = 0.01
+MOST_MARGIN = math.log(2.0)
+"""A P99 over twice the SLO says only that it is: the replay was stopped there."""
+_GROWING = 0.3  # a queue that grew all along: over the SLO, had it gone on
+DRAWS = 2000
+
+Replays = Mapping[float, Judgement]
+"""One launch's valid replays by load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One finalist. `draws` are logarithms of the capacity under redrawn traffic, `deviations` those of each
+    launch against the mean of all; `capacity` is 0 where even the lowest load is over the SLO.
+    """
+
+    loads: tuple[float, ...]
+    margins: tuple[float, ...]
+    capacity: float
+    slope: float
+    draws: F64
+    deviations: tuple[float, ...]
+    launches: int
+    metric: str
+
+    def margin_at(self, load: float) -> float:
+        """log(P99 / SLO) at a load, on the line through the two loads beside it."""
+        x, y = np.log(self.loads), np.maximum.accumulate(self.margins)
+        if len(x) < 2:
+            return float(y[0])
+        right = int(np.clip(np.searchsorted(x, math.log(load)), 1, len(x) - 1))
+        slope = (y[right] - y[right - 1]) / (x[right] - x[right - 1])
+        return float(y[right] + slope * (math.log(load) - x[right]))
+
+
+def stand(launches: Sequence[Replays], slo: Slo, *, block: int, seed: int) -> Standing | None:
+    """A finalist's standing by its launches; None where no replay proves anything."""
+    launches = [launch for launch in launches if launch]
+    loads = sorted({load for launch in launches for load in launch})
+    if not loads:
+        return None
+    margins, draws, metrics = [], [], []
+    for load in loads:
+        judged = [launch[load] for launch in launches if load in launch]
+        margin, drawn, metric = _pooled(judged, slo, block=block, seed=seed)
+        margins.append(margin)
+        draws.append(drawn)
+        metrics.append(metric)
+    x, found = np.array(loads), float(load_at_limit(np.array(loads), np.exp(np.array(margins)), 1.0))
+    capacity = found if min(margins) <= 0.0 else 0.0
+    logs = np.log(load_at_limit(x, np.exp(np.stack(draws, axis=1)), 1.0))
+    slope = _slope(np.log(x), np.array(margins), math.log(found))
+    return Standing(
+        loads=tuple(loads),
+        margins=tuple(margins),
+        capacity=capacity,
+        slope=slope,
+        draws=logs - float(np.median(logs)) + math.log(found),
+        deviations=_deviations(launches, slope),
+        launches=len(launches),
+        metric=metrics[int(np.argmin(np.abs(margins)))],
+    )
+
+
+def margin_of(judgement: Judgement) -> float:
+    """log(P99 / SLO) of one replay, as far as it says anything; a growing queue counts as over the SLO."""
+    margin = min(judgement.margin, MOST_MARGIN)
+    return max(margin, _GROWING) if judgement.unstable else margin
+
+
+def _pooled(judged: Sequence[Judgement], slo: Slo, *, block: int, seed: int) -> tuple[float, F64, str]:
+    """log(P99 / SLO) over all repeats of one load, its draws, and the metric nearest to its limit."""
+    floor = _GROWING if any(j.unstable for j in judged) else -math.inf
+    margin, drawn, nearest = -math.inf, np.full(DRAWS, -math.inf), "e2e"
+    for metric, limit in slo.limits().items():
+        table = np.stack([j.replay.metric_s(metric) for j in judged])
+        this = _log(nearest_rank(table.ravel(), 0.99) / limit)
+        if this >= margin:
+            margin, nearest = float(this), metric
+        p99 = block_bootstrap([table], block=block, draws=DRAWS, seed=seed)[:, 0]
+        drawn = np.maximum(drawn, _log(p99 / limit))
+    return max(margin, floor), np.maximum(drawn, floor), nearest
+
+
+def _log(ratio: F64 | float) -> F64:
+    return np.minimum(np.log(np.maximum(ratio, 1e-9)), MOST_MARGIN)
+
+
+def _slope(x: F64, margins: F64, at: float) -> float:
+    """How fast log P99 rises with the logarithm of the load, around a load; between 1 and 20."""
+    if len(x) < 2:
+        return 4.0
+    y = np.maximum.accumulate(margins)
+    right = int(np.clip(np.searchsorted(x, at), 1, len(x) - 1))
+    return float(np.clip((y[right] - y[right - 1]) / (x[right] - x[right - 1]), 1.0, 20.0))
+
+
+def _deviations(launches: Sequence[Replays], slope: float) -> tuple[float, ...]:
+    """Each launch's capacity against the mean of them, as logarithms, by P99 at the loads that all had."""
+    common = [
+        load
+        for load in launches[0]
+        if all(load in launch and margin_of(launch[load]) < MOST_MARGIN for launch in launches)
+    ]
+    if len(launches) < 2 or not common:
+        return ()
+    margins = np.array([[margin_of(launch[load]) for load in common] for launch in launches])
+    weights = np.exp(-np.abs(margins.mean(axis=0)))  # far from the SLO the curve has another slope
+    off = -((margins - margins.mean(axis=0)) @ weights) / weights.sum() / slope
+    return tuple(off.tolist())
+
+
+class Contest:
+    """All finalists beside each other; `default` is one of them."""
+
+    def __init__(self, standings: Mapping[str, Standing], default: str, *, rivals: int, seed: int) -> None:
+        self.standings = dict(standings)
+        self.default = default
+        self._rivals = max(1, rivals)
+        self._seed = seed
+
+    @cached_property
+    def spread(self) -> tuple[float, float]:
+        """Standard deviation of log capacity from launch to launch, and its degrees of freedom."""
+        squares, freedom = PRIOR_LAUNCHES * LAUNCH_SPREAD**2, float(PRIOR_LAUNCHES)
+        for standing in self.standings.values():
+            if standing.deviations:
+                squares += float(np.square(standing.deviations).sum())
+                freedom += len(standing.deviations) - 1
+        return max(math.sqrt(squares / freedom), LEAST_SPREAD), freedom
+
+    @cached_property
+    def draws(self) -> dict[str, F64]:
+        """Draws of the logarithm of each capacity, traffic and launches together."""
+        spread, freedom = self.spread
+        rng = np.random.default_rng([self._seed, 1])
+        scale = spread * np.sqrt(freedom / rng.chisquare(freedom, DRAWS))
+        return {
+            label: standing.draws + scale * rng.standard_normal(DRAWS) / math.sqrt(standing.launches)
+            for label, standing in self.standings.items()
+        }
+
+    def gain(self, label: str, over: str | None = None) -> float | None:
+        """Capacity over that of another (the default); None where that carries nothing."""
+        under = self.standings.get(over or self.default)
+        if under is None or under.capacity <= 0.0 or label not in self.standings:
+            return None
+        return self.standings[label].capacity / under.capacity
+
+    def gain_interval(self, label: str, over: str | None = None) -> tuple[float, float] | None:
+        """Interval of that ratio, which holds for all finalists together (Bonferroni)."""
+        if self.gain(label, over) is None:
+            return None
+        ratio = self.draws[label] - self.draws[over or self.default]
+        tail = (1.0 - CONFIDENCE) / 2.0 / self._rivals
+        low, high = np.quantile(ratio, [tail, 1.0 - tail])
+        return math.exp(low), math.exp(high)
+
+    def beats_default(self, label: str) -> bool:
+        """Whether the gain's interval is above nothing; over a default that carries nothing all is a gain."""
+        interval = self.gain_interval(label)
+        if interval is None:
+            return self.sure_load(label) > 0.0
+        return interval[0] > 1.0
+
+    def sure_load(self, label: str) -> float:
+        """The highest load at which the upper bound of the P99 is within the SLO; 0: none."""
+        standing = self.standings.get(label)
+        if standing is None or standing.capacity <= 0.0:
+            return 0.0
+        return math.exp(float(np.quantile(self.draws[label], (1.0 - SURE) / (self._rivals + 1))))
+
+    def p99_at(self, label: str, load: float, limit_s: float) -> tuple[float, tuple[float, float]]:
+        """P99 at a load in seconds, by the line between the loads measured, and its interval."""
+        standing = self.standings[label]
+        tail = (1.0 - SURE) / (self._rivals + 1)
+        margins = standing.slope * (math.log(load) - self.draws[label])
+        low, high = np.quantile(margins, [tail, 1.0 - tail])
+        middle = standing.margin_at(load)
+        return (
+            limit_s * math.exp(middle),
+            (limit_s * math.exp(min(low, middle)), limit_s * math.exp(max(high, middle))),
+        )
+
+
+def contest(
+    evidence: Mapping[str, Sequence[Replays]], default: str, slo: Slo, *, rivals: int, seed: int = 0
+) -> Contest:
+    """Put the finalists beside each other.
+
+    Args:
+        evidence: each finalist's launches.
+        default: the label of vLLM's defaults.
+        slo: what a P99 is held against.
+        rivals: how many finalists the intervals have to hold for together.
+        seed: of the draws.
+    """
+    series = [
+        j.replay.metric_s(metric)
+        for launches in evidence.values()
+        for launch in launches
+        for j in launch.values()
+        for metric in slo.limits()
+    ]
+    block = max((block_length([values]) for values in series), default=1)
+    standings = {}
+    for label, launches in evidence.items():
+        standing = stand(launches, slo, block=block, seed=seed)
+        if standing is not None:
+            standings[label] = standing
+    return Contest(standings, default, rivals=rivals, seed=seed)
