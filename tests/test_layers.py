@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent / "tuner"
-COMMON = {"errors", "spec", "hardware", "models", "traces"}
+COMMON = {"errors", "masking", "spec", "hardware", "models", "traces"}
 ALLOWED = {
     "errors": set(),
+    "masking": set(),
     "spec": {"errors"},
     "hardware": {"errors", "spec"},
     "models": {"errors", "spec", "hardware"},

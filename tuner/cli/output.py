@@ -10,6 +10,7 @@ import orjson
 from rich.console import Console
 
 from tuner.errors import TuneError
+from tuner.masking import mask
 
 _PLAIN_COLUMNS = 100
 
@@ -36,8 +37,9 @@ def print_json(value: Any) -> None:
 
 def print_error(error: TuneError, wants_json: bool) -> int:
     """One line on stderr, and an object on stdout where JSON was asked for; returns the exit code."""
-    text = f"{error.what}: {error.mend}" if error.mend else error.what
+    what, mend = mask(error.what), mask(error.mend)
+    text = f"{what}: {mend}" if mend else what
     print(f"kimi-tune: {' '.join(text.split())}", file=sys.stderr)
     if wants_json:
-        print_json({"error": {"exit": int(error.exit_code), "what": error.what, "mend": error.mend}})
+        print_json({"error": {"exit": int(error.exit_code), "what": what, "mend": mend}})
     return int(error.exit_code)

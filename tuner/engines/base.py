@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from tuner.masking import mask
 from tuner.replay.records import Replay, Workload
 from tuner.replay.stop import Curtailment
 from tuner.space.config import LaunchConfig
@@ -87,10 +88,10 @@ class LaunchFailure(Exception):
         log: Path | None = None,
         seconds: float = 0.0,
     ) -> None:
-        super().__init__(f"{kind}: {cause}")
+        super().__init__(f"{kind}: {mask(cause)}")
         self.kind = kind
-        self.cause = cause
-        self.mend = mend
+        self.cause = mask(cause)
+        self.mend = mask(mend)
         self.bounds = bounds
         self.log = log
         self.seconds = seconds

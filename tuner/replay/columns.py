@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuner.masking import mask
 from tuner.replay.lag import lag_fault, lag_limit_s
 from tuner.replay.options import ClientOptions
 from tuner.replay.prompts import Lengths
@@ -46,7 +47,8 @@ class Columns:
         self.cpu_share = 0.0
 
     def error(self, why: str) -> None:
-        """Count an error, a limited number of kinds apart."""
+        """Count an error, a limited number of kinds apart; what a server echoes may hold a key."""
+        why = mask(why)
         if len(self.errors) >= ERROR_KINDS and why not in self.errors:
             why = "other errors"
         self.errors[why] += 1

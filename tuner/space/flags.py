@@ -135,6 +135,7 @@ QUALITY_FLAGS = frozenset(
 RESERVED: Mapping[str, str] = {
     "api-key": "the replay sends no key",
     "config": "its flags would go past every check",
+    "hf-token": "it is a secret: set HF_TOKEN in the environment",
     "headless": "a server without an API cannot be measured",
     "host": "kimi-tune chooses where the server listens",
     "model": "give it with --model",

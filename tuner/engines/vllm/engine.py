@@ -210,7 +210,8 @@ class VllmEngine:
             self._owner.forget(list(command.remove))
             raise
         self._owner.own(handle.pid)
-        running = Running(handle, command, port, self._limits, self._owner, memory, f"{SERVER_MARKER}={name}")
+        marker = f"{SERVER_MARKER}={name}"
+        running = Running(handle, command, port, self._limits, self._owner, memory, marker, log)
         watched = Watched(port, name, log, running.poll, running.activity)
         try:
             startup_s = wait_ready(watched, self._limits, say, started)

@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 from tuner.engines.vllm import gpu_memory, ports, process, sessions
 from tuner.engines.vllm.launchers import Command
@@ -13,6 +14,7 @@ from tuner.engines.vllm.limits import Limits
 from tuner.engines.vllm.owner import Owner
 from tuner.engines.vllm.process import Handle
 from tuner.engines.vllm.standstill import Activity
+from tuner.masking import mask_file
 
 
 class Running:
@@ -27,6 +29,7 @@ class Running:
         owner: Owner,
         memory_before: tuple[int, ...],
         marker: str = "",
+        log: Path | None = None,
     ) -> None:
         self.handle = handle
         self.command = command
@@ -36,6 +39,7 @@ class Running:
         self._owner = owner
         self._memory_before = memory_before
         self._marker = marker
+        self._log = log
         self._stopped = False
         self._lock = threading.Lock()
         self._top: tuple[float, list[int]] = (0.0, [])
@@ -63,6 +67,9 @@ class Running:
                 self.notes.append("a process of the server cannot be killed (waiting for a driver?)")
             else:
                 self._owner.drop(self.handle.pid)
+            if self._log is not None:
+                with contextlib.suppress(OSError):
+                    mask_file(self._log)
             if note := gpu_memory.wait_back(self._memory_before, self._limits.memory_s):
                 self.notes.append(note)
             if not self._port_free():

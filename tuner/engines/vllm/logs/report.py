@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tuner.engines.base import Bound, FailureKind
+from tuner.masking import MASK, SECRET_FLAGS, mask
 from tuner.spec import FlagValue
 
 
@@ -38,6 +39,11 @@ class LogReport:
     phases: Mapping[str, float] = field(default_factory=dict)
     served: bool = False
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cause", mask(self.cause))
+        if hidden := SECRET_FLAGS & self.args.keys():
+            object.__setattr__(self, "args", {**self.args, **dict.fromkeys(hidden, MASK)})
 
     def lines(self, verbose: bool = False) -> list[str]:
         """The report for people, line by line."""
