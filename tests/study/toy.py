@@ -263,6 +263,9 @@ class Watcher:
     def trial_started(self, number: int, origin: str, config: LaunchConfig) -> None:
         self.events.append(("trial_started", (number, origin, config)))
 
+    def note(self, text: str) -> None:
+        self.events.append(("note", text))
+
     def phase(self, text: str) -> None:
         self.events.append(("phase", text))
 

@@ -57,10 +57,14 @@ class FailureKind(StrEnum):
     ENGINE_DEAD = "engine_dead"
     HUNG = "hung"
     STARTUP_TIMEOUT = "startup_timeout"
+    SLOT_LOST = "slot_lost"
+    """The process or the machine that ran it has gone."""
     UNKNOWN = "unknown"
 
 
-MACHINE_FAULTS = frozenset({FailureKind.GPU_BUSY, FailureKind.PORT, FailureKind.MEMORY_PROFILING})
+MACHINE_FAULTS = frozenset(
+    {FailureKind.GPU_BUSY, FailureKind.PORT, FailureKind.MEMORY_PROFILING, FailureKind.SLOT_LOST}
+)
 """Failures that say nothing about the configuration: tried again."""
 NO_ENGINE = frozenset({FailureKind.DRIVER, FailureKind.MODEL_FILES, FailureKind.MODEL_UNSUPPORTED})
 """Failures that no configuration can mend: the job ends with exit 5."""

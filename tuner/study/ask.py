@@ -43,21 +43,31 @@ class Asker:
         self._distributions = baseline.space.distributions()
         self._lessons = Lessons(job.predictor)
 
-    def next(self, observer: Observer) -> tuple[Trial, LaunchConfig] | None:
+    def next(
+        self, observer: Observer, busy: frozenset[str] = frozenset()
+    ) -> tuple[Trial, LaunchConfig] | None:
         """The next trial and its configuration; None when nothing is left to try.
+
+        `busy` are the keys of configurations that run now: they are not asked a second time.
 
         Asks that a rule refuses are told as crashes, asks for what was seen are told from its record: neither
         costs a launch.
         """
         if not self._distributions:
             return None
+        from optuna.trial import TrialState
+
         self._lessons.catch_up(self._study)
         asks = repeats = 0
         while asks < PATIENCE and repeats < REPEATS:
             history = History(self._study)
-            trial = self._ask(history)
+            trial = self._ask(history, len(busy) + repeats if busy else 0)
             config = self._baseline.space.config(trial.params)
             before = history.seen(config)
+            if config.key() in busy:
+                asks, repeats = asks + 1, repeats + 1
+                self._study.tell(trial, state=TrialState.FAIL)
+                continue
             if before is None and not self._refused(trial, config, history, observer):
                 return trial, config
             asks += 1
@@ -65,7 +75,7 @@ class Asker:
                 repeats += 1
                 tell(self._study, trial, told_again(before))
         history = History(self._study)
-        point = self._untried(history)
+        point = self._untried(history, busy)
         if point is None:
             return None
         self._study.enqueue_trial(point, user_attrs={"origin": "untried"})
@@ -77,8 +87,10 @@ class Asker:
         attrs = {"again_of": trial.number, "origin": trial.user_attrs.get("origin", SAMPLER)}
         self._study.enqueue_trial(dict(trial.params), user_attrs=attrs)
 
-    def _ask(self, history: History) -> Trial:
-        self._study.sampler = make_sampler(self._sampler, self._job.spec.seed, history.told)
+    def _ask(self, history: History, beside: int = 0) -> Trial:
+        # trials that run change nothing that is told: without them in the seed it would ask the same again
+        told = history.told + 1000 * beside
+        self._study.sampler = make_sampler(self._sampler, self._job.spec.seed, told)
         if not history.waiting:
             used = history.seeds_used()
             index = next((i for i in range(len(self._seeds)) if i not in used), None)
@@ -106,7 +118,7 @@ class Asker:
         observer.trial_finished(record_of(frozen), history.incumbent())
         return True
 
-    def _untried(self, history: History) -> dict[str, Any] | None:
+    def _untried(self, history: History, busy: frozenset[str]) -> dict[str, Any] | None:
         """The best untried point that the rules allow: by the predictor, else the one nearest to the best."""
         rng = np.random.default_rng((self._job.spec.seed, history.told))
         points = enumerate_all(self._distributions, _DRAWS)
@@ -116,7 +128,9 @@ class Asker:
         allowed = [
             point
             for point in points
-            if history.seen(config := space.config(point)) is None and rules.check(config) is None
+            if history.seen(config := space.config(point)) is None
+            and config.key() not in busy
+            and rules.check(config) is None
         ]
         if not allowed:
             return None

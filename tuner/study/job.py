@@ -72,6 +72,31 @@ class RuleBook(Protocol):
     ) -> object: ...
 
 
+class Slots(Protocol):
+    """Places where trials run beside each other. `tuner.slots.Pool` is one."""
+
+    @property
+    def cards(self) -> int:
+        """How many GPUs there are in all; a trial takes as many as its configuration says."""
+        ...
+
+    def take(self, cards: int) -> Engine | None:
+        """An engine on so many GPUs; None where they are not free."""
+        ...
+
+    def free(self, cards: int) -> bool:
+        """Whether `take` would find them."""
+        ...
+
+    def give(self, engine: Engine) -> None:
+        """An engine that was taken is not needed any more."""
+        ...
+
+    def close(self) -> None:
+        """End all slots; servers that run are stopped."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """How a study behaves, beyond what the user asked for.
@@ -92,7 +117,9 @@ class Job:
     """One tune job, put together.
 
     `defaults` are the values in force when no flag is set, for what a server's log does not say. `predictor`
-    proposes configurations before anything is launched. `driver` goes into the profile.
+    proposes configurations before anything is launched. `driver` goes into the profile. `slots` are where the
+    search runs trials beside each other, `parallel` at the most (None: one at a time, on `engine`); the
+    baseline and the finals run alone on `engine`.
     """
 
     spec: TuneSpec
@@ -105,6 +132,8 @@ class Job:
     defaults: Mapping[str, FlagValue] = field(default_factory=dict)
     predictor: Predictor | None = None
     driver: str | None = None
+    slots: Slots | None = None
+    parallel: int = 1
     options: Options = field(default_factory=Options)
 
     def identity(self) -> dict[str, Any]:

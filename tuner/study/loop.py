@@ -4,33 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tuner.engines.base import MACHINE_FAULTS, Outcome
-from tuner.space.config import LaunchConfig
-from tuner.study.accounts import spent_s
+from tuner.study.aside import locked
 from tuner.study.ask import Asker
-from tuner.study.attrs import packed
-from tuner.study.baseline import Baseline, check_engine, find_baseline, machine_fault, wait_out_fault
-from tuner.study.budget import Costs, allows_trial
+from tuner.study.baseline import Baseline, find_baseline
+from tuner.study.budget import Costs
 from tuner.study.conclude import conclude
+from tuner.study.crew import make_crew
 from tuner.study.finals import hold_finals
-from tuner.study.history import History, record_of
+from tuner.study.history import History
 from tuner.study.job import Job
-from tuner.study.learn import learn, lesson_of, relearn
+from tuner.study.learn import relearn
 from tuner.study.load import Offer, make_offer
 from tuner.study.plan import make_plan
 from tuner.study.records import Observer, TuneResult
 from tuner.study.resume import finished_result, keep_result, reap
 from tuner.study.sampler import recorded_sampler
+from tuner.study.search import Search
 from tuner.study.seeds import make_seeds
 from tuner.study.storage import StudyPlace, open_study, plain
-from tuner.study.tell import tell, told_run
 from tuner.study.trial import Bench
 from tuner.study.windows import split
 from tuner.traces import Trace
 
 if TYPE_CHECKING:
     from optuna.study import Study
-    from optuna.trial import Trial
 
 
 def tune(job: Job, place: StudyPlace, observer: Observer) -> TuneResult:
@@ -44,6 +41,8 @@ def tune(job: Job, place: StudyPlace, observer: Observer) -> TuneResult:
         KeyboardInterrupt: passed on, after the server is gone and its trial is queued again.
     """
     windows = split(job.trace, job.spec.load)
+    if job.slots is not None:
+        observer = locked(observer)
     with open_study(job, place) as study:
         result = finished_result(study, job)
         if result is not None:
@@ -84,92 +83,15 @@ def _search(
     baseline: Baseline,
     asker: Asker,
 ) -> None:
-    faults = 0
-    while True:
-        history = History(study)
-        price = costs(job, offer, history)
-        if not allows_trial(job.spec.budget, price, history.launched(), spent_s(study)):
-            return
-        asked = asker.next(bench.observer)
-        if asked is None:
-            return
-        trial, config = asked
-        before = bench.spent.launches, bench.spent.engine_s
-        try:
-            outcome = _try(job, place, study, bench, offer, baseline, trial, config)
-            if outcome is Outcome.MACHINE:
-                faults += 1
-                _fail(study, asker, bench, trial, before, Outcome.MACHINE.value)
-                if faults >= job.options.fault_tries:
-                    assert bench.last_failure is not None
-                    raise machine_fault(bench.last_failure, faults)
-                wait_out_fault(job, faults)
-            else:
-                faults = 0
-        except BaseException:
-            _fail(study, asker, bench, trial, before, "interrupted")
-            raise
-
-
-def _try(
-    job: Job,
-    place: StudyPlace,
-    study: Study,
-    bench: Bench,
-    offer: Offer,
-    baseline: Baseline,
-    trial: Trial,
-    config: LaunchConfig,
-) -> Outcome:
-    """Launch, measure and tell; a fault of the machine is not told."""
-    history = History(study)
-    incumbent = history.incumbent()
-    launches, seconds = bench.spent.launches, bench.spent.engine_s
-    bench.observer.trial_started(trial.number, trial.user_attrs["origin"], config)
-    run = bench.find_capacity(
-        config,
-        place.trial_folder(trial.number),
-        offer,
-        incumbent.value_rps if incumbent else offer.start,
-        beat_start=incumbent is not None,
-    )
-    if run.failure is not None:
-        check_engine(run.failure)
-        if run.failure.kind in MACHINE_FAULTS:
-            return Outcome.MACHINE
-    learn(study, job.rules, run)
-    told = told_run(run, job.spec.slo, history)
-    frozen = tell(
-        study,
-        trial,
-        told,
-        config=plain(dict(config)),
-        key=config.key(),
-        changed=plain(baseline.changed(trial.params)),
-        **lesson_of(job.predictor, run),
-        launched=1,
-        launches=bench.spent.launches - launches,
-        engine_s=bench.spent.engine_s - seconds,
-    )
-    bench.observer.trial_finished(record_of(frozen), History(study).incumbent())
-    return told.outcome
-
-
-def _fail(
-    study: Study, asker: Asker, bench: Bench, trial: Trial, before: tuple[int, float], outcome: str
-) -> None:
-    """Queue a trial's point again and end the trial as failed, which the sampler does not see."""
-    from optuna.trial import TrialState
-
-    state = next(t.state for t in study.get_trials(deepcopy=False) if t.number == trial.number)
-    if state is not TrialState.RUNNING:
-        return
-    asker.hand_back(trial)
-    launches, engine_s = bench.spent.launches - before[0], bench.spent.engine_s - before[1]
-    attrs = packed({"outcome": outcome, "launches": launches, "engine_s": engine_s})
-    for name, value in attrs.items():
-        trial.set_user_attr(name, value)
-    study.tell(trial, state=TrialState.FAIL)
+    crew = make_crew(job, bench.observer, offer)
+    search = Search(job, place, study, bench, offer, baseline, asker, crew, costs)
+    try:
+        search.run()
+    except BaseException:
+        crew.close()
+        search.hand_back()
+        raise
+    crew.close()
 
 
 def _seeds(job: Job, study: Study, baseline: Baseline, trace: Trace) -> list[dict[str, Any]]:

@@ -94,6 +94,9 @@ class Observer(Protocol):
 
     def trial_started(self, number: int, origin: str, config: LaunchConfig) -> None: ...
 
+    def note(self, text: str) -> None:
+        """Something that the user should know at once."""
+
     def phase(self, text: str) -> None:
         """What the launch or the trial is doing now."""
 

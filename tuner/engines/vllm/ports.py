@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import re
 import socket
 import threading
 from pathlib import Path
@@ -45,6 +47,9 @@ def free_port() -> int:
 
 
 def _below_ephemeral() -> tuple[int, int]:
+    """The range to draw from; KIMI_TUNE_PORTS (18000-19000) narrows it where slots share a machine."""
+    if given := re.fullmatch(r"(\d{4,5})-(\d{4,5})", os.environ.get("KIMI_TUNE_PORTS", "")):
+        return int(given[1]), int(given[2])
     try:
         first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except (OSError, ValueError, IndexError):

@@ -44,6 +44,9 @@ class PlainObserver:
         if self._verbose:
             self._line(f"trial {number + 1}/{self._trials} ({origin}): {changes(config)}")
 
+    def note(self, text: str) -> None:
+        self._line(f"note: {text}")
+
     def phase(self, text: str) -> None:
         """A new phase at once; news of the same one every half minute."""
         name, now_s = text.partition(":")[0], time.monotonic()
@@ -121,6 +124,9 @@ class LiveObserver:
     def trial_started(self, number: int, origin: str, config: LaunchConfig) -> None:
         self._now = f"trial {number + 1} ({origin}): {changes(config)}"
         self._refresh()
+
+    def note(self, text: str) -> None:
+        self._console.print(Text(f"note: {text}"))
 
     def phase(self, text: str) -> None:
         self._now = f"{self._now.split(' | ')[0]} | {text}"
