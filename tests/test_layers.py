@@ -22,6 +22,7 @@ ALLOWED = {
     "engines.base": COMMON | {"replay", "space"},
     "engines.vllm": COMMON | {"engines.base", "replay", "space"},
     "engines.simulated": COMMON | {"engines.base", "replay", "space"},
+    "slots": COMMON | {"engines.base", "replay", "space"},
     "profiles": COMMON | {"space"},
     "study": COMMON | {"measure", "engines.base", "space", "profiles", "replay"},
     "report": COMMON | {"study", "profiles", "measure", "engines.base", "space", "replay"},

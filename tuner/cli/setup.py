@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -173,11 +173,12 @@ def prepare(
     launcher: str = AUTO,
     *,
     allow_quality_flags: bool = False,
+    gpus_a_trial: Callable[[Gpu, ModelShape, str], Gpu] | None = None,
 ) -> Prepared:
     """Put a tune job together; nothing is launched.
 
     Flags that can change the answers' quality are searched only where the user's own space names them, or
-    with `allow_quality_flags`.
+    with `allow_quality_flags`. `gpus_a_trial` says which GPUs one trial takes by default (None: all).
 
     Raises:
         BadRequest: something asked for is wrong.
@@ -191,7 +192,7 @@ def prepare(
     trace = trace_of(spec.trace)
     space = load_space(
         spec.space,
-        gpu=place.gpu,
+        gpu=gpus_a_trial(place.gpu, shape, place.vllm_version) if gpus_a_trial else place.gpu,
         shape=shape,
         trace=trace,
         version=place.vllm_version,

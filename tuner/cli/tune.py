@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -28,6 +29,7 @@ from tuner.cli.options import (
 )
 from tuner.cli.output import console, print_json
 from tuner.cli.setup import AUTO, engine_at, predictor_of, prepare
+from tuner.cli.slots import make_slots, parse_parallel, space_gpu
 from tuner.engines.base import Engine
 from tuner.errors import BadRequest, Exit
 from tuner.hardware import driver_version
@@ -79,6 +81,14 @@ LauncherOption = Annotated[
         help="auto, warm (forked from one import), plain, or a command: 'vllm serve', 'docker run … {args}'.",
     ),
 ]
+ParallelOption = Annotated[
+    str,
+    typer.Option(
+        "--parallel",
+        metavar="auto|N",
+        help="Trials at a time, each on GPUs of its own; auto: as many as the GPUs hold.",
+    ),
+]
 QualityOption = Annotated[
     bool,
     typer.Option(
@@ -107,6 +117,7 @@ def tune(
     studies: StudiesOption = Path("studies"),
     storage: StorageOption = None,
     new: NewOption = False,
+    parallel: ParallelOption = "1",
     seed: SeedOption = 0,
     vllm_version: VersionOption = None,
     vllm_python: PythonOption = None,
@@ -153,7 +164,13 @@ def tune(
         seed=seed,
         vllm_version=vllm_version,
     )
-    job, runner = make_job(spec, vllm_python, launcher, allow_quality_flags=allow_quality_flags)
+    job, runner = make_job(
+        spec,
+        vllm_python,
+        launcher,
+        allow_quality_flags=allow_quality_flags,
+        parallel=parse_parallel(parallel),
+    )
     place = place_of(job, study, studies, storage, new)
     out = console(to_stderr=json)
     if dry_run:
@@ -201,10 +218,19 @@ def make_job(
     launcher: str = AUTO,
     *,
     allow_quality_flags: bool = False,
+    parallel: int | None = 1,
 ) -> tuple[Job, Engine]:
-    """The job and its engine; nothing is launched."""
-    made = prepare(spec, vllm_python, launcher, allow_quality_flags=allow_quality_flags)
+    """The job and its engine; nothing is launched. `parallel` None is as many trials as the GPUs hold."""
+    made = prepare(
+        spec,
+        vllm_python,
+        launcher,
+        allow_quality_flags=allow_quality_flags,
+        gpus_a_trial=functools.partial(space_gpu, parallel=parallel),
+    )
     engine = engine_at(made.place, made.shape, spec.model, spec.seed)
+    baseline = made.space.baseline()
+    slots, size = make_slots(made.place, made.shape, spec.model, engine, baseline, parallel, spec.seed)
     job = Job(
         spec=spec,
         engine=engine,
@@ -216,6 +242,8 @@ def make_job(
         defaults=effective_defaults(made.place.gpu, made.shape, made.place.vllm_version),
         predictor=predictor_of(made.place, made.shape, spec, made.trace),
         driver=driver_version() if made.place.launcher else None,
+        slots=slots,
+        parallel=size,
     )
     return job, engine
 

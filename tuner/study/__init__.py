@@ -1,5 +1,6 @@
 """The study: which configuration next, what Optuna is told, the finals, going on after an interruption."""
 
+from tuner.study.crew import cards_of
 from tuner.study.job import Job, Options, RuleBook, Space
 from tuner.study.listing import StudyEntry, list_studies, profile_path
 from tuner.study.load import Offer, make_offer
@@ -24,6 +25,7 @@ __all__ = [
     "StudyPlace",
     "TrialRecord",
     "TuneResult",
+    "cards_of",
     "exists",
     "fresh_name",
     "list_studies",

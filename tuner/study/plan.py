@@ -55,8 +55,15 @@ def make_plan(job: Job, place: StudyPlace, *, sampler: str | None = None) -> Pla
         feasible_share=feasible_share(job),
         coverage=coverage(job),
         sampler=SAMPLERS.get(kind, kind),
-        notes=tuple(note for note in (windows.note, _quality(job)) if note),
+        notes=tuple(note for note in (windows.note, _quality(job), _beside(job)) if note),
     )
+
+
+def _beside(job: Job) -> str:
+    """A line on trials beside each other."""
+    if job.slots is None:
+        return ""
+    return f"{job.parallel} trials at a time on {job.slots.cards} cards; the default and the finals run alone"
 
 
 def _quality(job: Job) -> str:

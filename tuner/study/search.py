@@ -63,7 +63,7 @@ class Search:
     def hand_back(self) -> None:
         """Queue again what was asked and not told; the crew has stopped."""
         asked = [self._asked[1]] if self._asked else []
-        hand = [self._hand.task] if self._hand else []
+        hand = [self._hand.task] if self._hand and self._hand.task.trial else []
         for task in [*hand, *self.crew.running, *asked]:
             self._fail(task, "interrupted")
 
@@ -116,7 +116,6 @@ class Search:
                 self._fail(task, Outcome.MACHINE.value)
                 return
         if task.trial is None:
-            self._count(task)
             add_beyond_trials(self.study, task.spent.launches, task.spent.engine_s)
             self.bench.observer.note(compare(self.study, self.job, self.place, run))
             return
@@ -155,14 +154,12 @@ class Search:
             launches=task.spent.launches,
             engine_s=task.spent.engine_s,
         )
-        self._count(task)
         self.bench.observer.trial_finished(record_of(frozen), History(self.study).incumbent())
 
     def _fail(self, task: Task, outcome: str) -> None:
         """Queue a trial's point again and end the trial as failed, which the sampler does not see."""
         from optuna.trial import TrialState
 
-        self._count(task)
         if task.trial is None:
             add_beyond_trials(self.study, task.spent.launches, task.spent.engine_s)
             return
@@ -175,10 +172,6 @@ class Search:
         for name, value in packed({"outcome": outcome, **spent}).items():
             task.trial.set_user_attr(name, value)
         self.study.tell(task.trial, state=TrialState.FAIL)
-
-    def _count(self, task: Task) -> None:
-        self.bench.spent.launches += task.spent.launches
-        self.bench.spent.engine_s += task.spent.engine_s
 
 
 def _number(task: Task) -> int:
