@@ -83,7 +83,10 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     pipe = Connection(descriptor)
-    path, cores, factory = pipe.recv()
+    try:
+        path, cores, factory = pipe.recv()
+    except (EOFError, OSError):
+        return
     sys.path.extend(entry for entry in path if entry not in sys.path)
     if cores:
         with contextlib.suppress(OSError, AttributeError):

@@ -15,11 +15,12 @@ _ERRORS: dict[str, type[TuneError]] = {
 }
 
 
-def _proxy(proxy: MappingProxyType[Any, Any]) -> tuple[Any, ...]:
-    return MappingProxyType, (dict(proxy),)
+def proxied(mapping: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    """A read-only view, made anew on the other side."""
+    return MappingProxyType(mapping)
 
 
-copyreg.pickle(MappingProxyType, _proxy)  # a GPU's figures are in one
+copyreg.pickle(MappingProxyType, lambda proxy: (proxied, (dict(proxy),)))  # a GPU's figures are in one
 
 
 def failure_to_json(failure: LaunchFailure) -> dict[str, Any]:
