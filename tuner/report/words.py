@@ -47,6 +47,36 @@ def gain(value: float | None) -> str:
     return NOTHING if value is None else f"{(value - 1.0) * 100:+.0f}%"
 
 
+def latency(value_s: float | None) -> str:
+    """A latency with its unit, milliseconds below a tenth of a second: "5.21 ms", "0.84 s"."""
+    if value_s is not None and 0.0 <= value_s < 0.1:
+        return f"{value_s * 1000:.2f} ms"
+    return seconds(value_s)
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """A 95% interval of a latency: "24.0 s to 27.1 s"."""
+    if low is None and high is None:
+        return NOTHING
+    return f"{latency(low)} to {'no bound' if high is None else latency(high)}"
+
+
+def shown(metric: str) -> str:
+    """A metric as the field writes it: E2E, TTFT, TPOT."""
+    return metric.upper()
+
+
+def limits_text(slo: Mapping[str, float]) -> str:
+    """An SLO in words: "P99 of E2E within 30 s"."""
+    parts = (f"{shown(name.removesuffix('_p99_s'))} within {duration(limit)}" for name, limit in slo.items())
+    return "P99 of " + " and of ".join(parts) if slo else "no SLO"
+
+
+def duration(value_s: float) -> str:
+    """A limit as exactly as it was given: "30 s", "50 ms"."""
+    return f"{value_s * 1000:g} ms" if value_s < 1.0 else f"{value_s:g} s"
+
+
 def flag_value(value: Any) -> str:
     """A flag's value as it is written on a command line."""
     if isinstance(value, bool):

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from tuner.profiles.profile import Measured, UsersRow
 from tuner.report.console.plan import SIMULATED
-from tuner.report.words import gain, rate, seconds, span
-from tuner.spec import LoadMode
+from tuner.report.headline import result_headline
+from tuner.report.words import rate, seconds, span
 from tuner.study.records import TuneResult
 
 
@@ -28,7 +28,7 @@ def _parts(result: TuneResult) -> Iterator[RenderableType]:
         yield Text(
             f"{SIMULATED}: predictions for vLLM on {result.gpu}, to be confirmed on the GPU", style="yellow"
         )
-    yield Text(_headline(result), style="bold")
+    yield Text(result_headline(result), style="bold")
     if result.closest:
         yield Text(result.closest)
     yield ""
@@ -44,23 +44,6 @@ def _parts(result: TuneResult) -> Iterator[RenderableType]:
     yield _tally(result)
     if result.winner is not None:
         yield f"Export it: kimi-tune export {result.study} --format vllm|shell|json"
-
-
-def _headline(result: TuneResult) -> str:
-    if result.recommendation == "tuned" and result.winner is not None:
-        over = f"{gain(result.gain)} over vLLM's defaults"
-        if result.gain is None:
-            over = "where vLLM's defaults meet the SLO at no load"
-        return f"Recommended: {_carried(result, result.winner)} within the SLO, {over}"
-    if result.recommendation == "default":
-        return f"Keep the defaults: nothing tried carries more than {_carried(result, result.baseline)}"
-    return "No configuration tried meets the SLO"
-
-
-def _carried(result: TuneResult, measured: Measured) -> str:
-    if result.load is LoadMode.USERS:
-        return f"{measured.users:,} users"
-    return f"{rate(measured.throughput_rps)} requests/s"
 
 
 def figures_table(result: TuneResult) -> Table:

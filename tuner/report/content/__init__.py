@@ -1,0 +1,1 @@
+"""What a report says: a study's figures as sections."""

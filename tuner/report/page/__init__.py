@@ -1,0 +1,1 @@
+"""Documents: blocks and charts, and how they become HTML, Markdown and SVG."""
