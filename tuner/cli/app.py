@@ -15,6 +15,7 @@ from tuner.cli.export import export
 from tuner.cli.output import print_error
 from tuner.cli.record import record
 from tuner.cli.replay import replay
+from tuner.cli.report import report
 from tuner.cli.simulate import simulate
 from tuner.cli.studies import studies
 from tuner.cli.tune import tune
@@ -27,7 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.callback(invoke_without_command=True)(tune)
-for command in (replay, simulate, record, export, explain, studies, doctor):
+for command in (replay, simulate, record, report, export, explain, studies, doctor):
     app.command()(command)
 app.add_typer(trace.app, name="trace")
 

@@ -11,7 +11,7 @@ import typer
 from tuner.cli.options import VerboseOption
 from tuner.cli.output import console
 from tuner.errors import BadRequest
-from tuner.report.files import FORMATS, write_report
+from tuner.report.files import FORMATS, render_report, write_report
 from tuner.study import find_study, read_study
 
 
@@ -21,7 +21,7 @@ def report(
     ] = None,
     format: Annotated[
         list[str] | None,
-        typer.Option("--format", metavar="|".join(FORMATS), help="What to write; default: html and md. Repeatable."),
+        typer.Option("--format", metavar="|".join(FORMATS), help="Repeatable; default: html and md."),
     ] = None,
     out: Annotated[
         str | None,
@@ -31,7 +31,8 @@ def report(
         Path, typer.Option("--studies", metavar="FOLDER", help="Where studies are kept.")
     ] = Path("studies"),
     storage: Annotated[
-        str | None, typer.Option("--storage", metavar="URL", help="Optuna storage, where the study has another.")
+        str | None,
+        typer.Option("--storage", metavar="URL", help="Optuna storage that holds the study."),
     ] = None,
     verbose: VerboseOption = False,
 ) -> int:
@@ -53,7 +54,7 @@ def report(
     if out == "-":
         if len(formats) > 1:
             raise BadRequest("--out -: one format at a time", "add --format md, say")
-        sys.stdout.write(FORMATS[formats[0]][1](kept))
+        sys.stdout.write(render_report(kept, formats[0]))
         return 0
     for path in write_report(kept, formats, Path(out) if out else None):
         console(to_stderr=False).print(str(path), soft_wrap=True)

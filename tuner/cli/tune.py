@@ -31,13 +31,14 @@ from tuner.cli.output import console, print_json
 from tuner.cli.setup import AUTO, engine_at, predictor_of, prepare
 from tuner.cli.slots import make_slots, parse_parallel, space_gpu
 from tuner.engines.base import Engine
-from tuner.errors import BadRequest, Exit
+from tuner.errors import BadRequest, Exit, TuneError
 from tuner.hardware import driver_version
 from tuner.report.console import plan_lines, print_result, watching
+from tuner.report.files import write_report
 from tuner.report.results import plan_object, result_object
 from tuner.space import effective_defaults, quality_flags
 from tuner.spec import Budget, EngineChoice, LoadMode, TuneSpec, parse_duration_s
-from tuner.study import Job, StudyPlace, TuneResult, fresh_name, make_plan, study_name
+from tuner.study import Job, StudyPlace, TuneResult, fresh_name, make_plan, read_study, study_name
 from tuner.study import tune as run_study
 
 EngineOption = Annotated[
@@ -184,15 +185,32 @@ def tune(
     try:
         with watching(out, verbose=verbose, quiet=quiet) as observer:
             result = run_study(job, place, observer)
+    except KeyboardInterrupt:
+        write_at_end(place)
+        raise
     finally:
         runner.close()
+    reported = write_at_end(place)
     if json:
         print_json({**result_object(result), "quality_flags": quality_of(result)})
     else:
         print_result(result, out)
+        if reported is not None:
+            out.print(f"Read it: {reported}", soft_wrap=True, markup=False)
     for note in remarks(result, runner):
         out.print(f"note: {note}", soft_wrap=True, markup=False)
     return Exit.NOTHING_MEETS_SLO if result.recommendation == "none" else Exit.OK
+
+
+def write_at_end(place: StudyPlace) -> Path | None:
+    """The report of a study that has ended or was interrupted; None where it cannot be written.
+
+    A report that fails must not take the result with it.
+    """
+    try:
+        return write_report(read_study(place), ("html", "md"))[0]
+    except (TuneError, OSError):
+        return None
 
 
 def quality_of(result: TuneResult) -> list[str]:

@@ -29,7 +29,9 @@ def study_headline(study: KeptStudy) -> str:
     best = study.best
     if best is None:
         return f"{state}: no configuration has met the SLO so far"
-    return f"{state}: the best so far carries {rate(best.value or 0.0)} {study.unit} (trial {best.number + 1})"
+    return (
+        f"{state}: the best so far carries {rate(best.value or 0.0)} {study.unit} (trial {best.number + 1})"
+    )
 
 
 def carried(result: TuneResult, measured: Measured) -> str:

@@ -67,7 +67,9 @@ def trials_csv(study: KeptStudy) -> str:
             head = list(row)
             writer.writerow([*head, *(f"flag.{n}" for n in flags), *(f"param.{n}" for n in params)])
         cells = [_cell(v) for v in row.values()]
-        cells += [_flag(trial.config, name) for name in flags] + [_flag(trial.params, name) for name in params]
+        cells += [_flag(trial.config, name) for name in flags] + [
+            _flag(trial.params, name) for name in params
+        ]
         writer.writerow(cells)
     return out.getvalue()
 

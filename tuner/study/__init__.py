@@ -2,6 +2,7 @@
 
 from tuner.study.crew import cards_of
 from tuner.study.job import Job, Options, RuleBook, Space
+from tuner.study.kept import KeptStudy, find_study, read_study
 from tuner.study.listing import StudyEntry, list_studies, profile_path
 from tuner.study.load import Offer, make_offer
 from tuner.study.loop import tune
@@ -15,6 +16,7 @@ __all__ = [
     "FINALS_WINDOW",
     "SEARCH_WINDOW",
     "Job",
+    "KeptStudy",
     "Observer",
     "Offer",
     "Options",
@@ -27,11 +29,13 @@ __all__ = [
     "TuneResult",
     "cards_of",
     "exists",
+    "find_study",
     "fresh_name",
     "list_studies",
     "make_offer",
     "make_plan",
     "profile_path",
+    "read_study",
     "split",
     "study_name",
     "tune",

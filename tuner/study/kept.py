@@ -47,8 +47,8 @@ class KeptLaunch:
 
 @dataclass(frozen=True, slots=True)
 class KeptTrial:
-    """One trial. `outcome` is one of `Outcome`, or `interrupted`, `running`, `waiting`; `attrs` are all of its
-    attributes, `repeat_of` the trial whose record it was told from.
+    """One trial. `outcome` is one of `Outcome`, or `interrupted`, `running`, `waiting`; `attrs` are all of
+    its attributes, `repeat_of` the trial whose record it was told from.
     """
 
     number: int
@@ -112,7 +112,7 @@ class KeptStudy:
     @property
     def simulated(self) -> bool:
         """Whether every figure is a prediction."""
-        return self.job.get("engine", "sim") == "sim"
+        return bool(self.job.get("engine", "sim") == "sim")
 
     @property
     def limits(self) -> dict[str, float]:
@@ -150,7 +150,7 @@ def find_study(name: str | None, root: Path, storage: str | None = None) -> Stud
     there = sorted((p.parent for p in root.glob("*/study.db")), key=_changed, reverse=True)
     if name is None:
         if storage is not None:
-            raise BadRequest("--storage: which study?", "name it, as in `kimi-tune report NAME --storage URL`")
+            raise BadRequest("--storage: which study?", "name it: kimi-tune report NAME --storage URL")
         if not there:
             raise BadRequest(f"{root}: holds no studies", "tune first, or name the folder with --studies")
         return StudyPlace(there[0].name, root)
@@ -196,7 +196,7 @@ def read_study(place: StudyPlace, *, study: Study | None = None) -> KeptStudy:
     kept = attrs.get("result", {})
     result = _result(kept.get("result")) if kept else None
     owner = attrs.get("owner")
-    running = bool(owner) and alive(owner, shared=place.shared)
+    running = owner is not None and alive(owner, shared=place.shared)
     beyond = beyond_trials(study)
     return KeptStudy(
         place=place,
@@ -230,7 +230,7 @@ def _trial(trial: FrozenTrial, place: StudyPlace) -> KeptTrial:
         number=trial.number,
         id=trial._trial_id,
         outcome=outcome,
-        value=float(trial.value) if trial.state is TrialState.COMPLETE and trial.values else None,
+        value=trial.value if trial.state is TrialState.COMPLETE and trial.values else None,
         params=dict(trial.params),
         constraints=dict(trial.constraints) if trial.state is TrialState.COMPLETE else {},
         attrs=attrs,

@@ -9,7 +9,7 @@ from tuner.profiles.profile import Measured
 from tuner.report.content.money import per_million_tokens, per_thousand_requests
 from tuner.report.content.pictures import load_curves
 from tuner.report.content.view import View, p99_of
-from tuner.report.page.blocks import Block, Column, Mono, Picture, Section, Table, Text
+from tuner.report.page.blocks import Block, Column, Mono, Picture, Section, Table, Text, Words
 from tuner.report.words import NOTHING, changes, flag_value, gain, interval, latency, rate, seconds, span
 
 _LATENCIES = ("e2e", "ttft", "tpot")
@@ -79,13 +79,13 @@ def _finals_table(view: View, default: Measured, tuned: Measured | None) -> Tabl
     row("KV cache, tokens", [f"{m.kv_tokens:,}" for m in sides])
     row("start-up", [span(m.startup_s) if m.startup_s else NOTHING for m in sides])
     names = ["vLLM's defaults"] if tuned is None else ["vLLM's defaults", "tuned", "change"]
-    cells = [
-        (name, *values, change) if tuned is not None else (name, *values) for name, values, change in rows
+    whole: list[tuple[Words, ...]] = [
+        (name, *values, *([change] if tuned is not None else [])) for name, values, change in rows
     ]
     return Table(
         "As measured in the finals" + (", by the simulator" if view.study.simulated else ""),
         (Column("", False), *(Column(name) for name in names)),
-        tuple(cells),
+        tuple(whole),
         frozenset({0}),
     )
 
@@ -153,9 +153,7 @@ def users_section(view: View) -> Section | None:
     cells = []
     for r in rows:
         values = [f"{r.users:,}", seconds(r.default_mean_s), seconds(r.default_p99_s)]
-        cells.append(
-            (*values, *((seconds(r.tuned_mean_s), seconds(r.tuned_p99_s)) if tuned else ()))
-        )
+        cells.append((*values, *((seconds(r.tuned_mean_s), seconds(r.tuned_p99_s)) if tuned else ())))
     text = "Users who each send their next request as soon as the last was answered, without think time."
     return Section(
         "users",

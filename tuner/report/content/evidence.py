@@ -28,7 +28,8 @@ def finals_section(view: View) -> Section | None:
     )
     blocks: list[Block] = [
         Text(
-            "Fresh launches, default and contenders in turn, on a part of the trace that the search did not see."
+            "Fresh launches, default and contenders in turn, on a part of the trace that the search did not "
+            "see."
         )
     ]
     if profile.drift is not None:
@@ -66,8 +67,8 @@ def ties_section(view: View) -> Section | None:
         Column("flags", False), Column(f"load, {view.study.unit}"), Column("flags away from the defaults")
     )  # fmt: skip
     text = (
-        "The measurements cannot tell these from the recommended one. Of all of them the one nearest to vLLM's "
-        "defaults is recommended."
+        "The measurements cannot tell these from the recommended one. Of all of them the one nearest to "
+        "vLLM's defaults is recommended."
     )
     return Section("ties", "Just as good", (Text(text), Table("The tied set", columns, rows)))
 

@@ -61,8 +61,10 @@ def _best_name(view: View) -> str:
 
 def _curve(name: str, replays: Replays, metric: str, limit: float, tone: str, marker: str) -> Series:
     by_load: dict[float, Mapping[str, Any]] = {float(r["load"]): r for r in replays if "load" in r}
-    points = []
+    points: list[Point] = []
     for load, replay in sorted(by_load.items()):
+        if points and points[-1].over:
+            break  # higher loads only say the same again
         p99 = p99_of(replay, metric)
         over = p99 is None or p99 > _TOP_OF_SLO * limit
         text = "stopped, over the SLO" if p99 is None else f"P99 {latency(p99)}"
@@ -78,7 +80,9 @@ def _said(view: View, metric: str, limit: float) -> str:
         ("vLLM's defaults", view.default_replays),
         (_best_name(view), view.tuned_replays),
     ):
-        passed = [float(r["load"]) for r in replays if r.get("verdict") == "PASS" or _within(r, metric, limit)]
+        passed = [
+            float(r["load"]) for r in replays if r.get("verdict") == "PASS" or _within(r, metric, limit)
+        ]
         if passed:
             parts.append(f"{name} stays within the SLO up to {rate(max(passed))}")
         elif replays:
@@ -89,8 +93,8 @@ def _said(view: View, metric: str, limit: float) -> str:
 
 
 def _within(replay: Mapping[str, Any], metric: str, limit: float) -> bool:
-    p99 = p99_of(replay, metric)
-    return p99 is not None and p99 <= limit and replay.get("verdict") not in ("FAIL", "INVALID")
+    p99, verdict = p99_of(replay, metric), replay.get("verdict")
+    return verdict == "PASS" or (p99 is not None and p99 <= limit and verdict == "CANNOT TELL")
 
 
 def search_progress(view: View) -> XyChart | None:
@@ -149,7 +153,7 @@ def flag_gains(view: View) -> BarChart | None:
     return BarChart(
         id="flags",
         title="What each flag gave",
-        description=f"Share of the load that goes when a flag is put back; the most by {best.name}: {best.text}.",
+        description=f"Share of the load that goes when a flag is put back; most: {best.name}, {best.text}.",
         value_name="share of the load that goes when it is put back, %",
         bars=bars,
     )

@@ -33,10 +33,9 @@ def simulator_section(view: View) -> Section | None:
     off = [abs(r.predicted_rps / r.measured_rps - 1.0) for r in rows if r.measured_rps > 0]
     blocks: list[Block] = []
     if off:
-        later = [abs(r.predicted_rps / r.measured_rps - 1.0) for r in rows[len(rows) // 2 :] if r.measured_rps]
-        text = f"The predictions were off by {median(off):.1%} (median of {len(off)}), at the most {max(off):.1%}"
-        if len(off) >= 4 and later:
-            text += f"; in the later half, after calibration, by {median(later):.1%}"
+        text = f"The predictions were off by {median(off):.1%} (median of {len(off)}), at most {max(off):.1%}"
+        if len(off) >= 4:
+            text += f"; in the later half, after calibration, by {median(off[len(off) // 2 :]):.1%}"
         blocks.append(Text(text + "."))
     if (chart := predicted(view)) is not None:
         blocks.append(Picture(chart))

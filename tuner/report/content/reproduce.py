@@ -72,7 +72,9 @@ def check_words(view: View, measured: Measured) -> list[str]:
     else:
         words += ["--url", "http://127.0.0.1:8000"]
     words += [*_slo_words(job), *_option("--trace", job.get("trace"))]
-    words += _option("--requests", job.get("requests"), unless=1000) + _option("--seed", job.get("seed"), unless=0)
+    words += _option("--requests", job.get("requests"), unless=1000) + _option(
+        "--seed", job.get("seed"), unless=0
+    )
     if view.by_users:
         words += ["--load", "users"]
     return [*words, "--find-max", "--window", ":".join(f"{edge:g}" for edge in profile.window)]
@@ -102,7 +104,10 @@ def yaml_text(value: Any) -> str:
 def facts(view: View) -> Iterator[tuple[str, Any]]:
     """What the figures depend on."""
     job, profile = view.study.job, view.profile
-    yield "engine", ("simulator of vLLM " if view.study.simulated else "vLLM ") + str(job.get("vllm_version", ""))
+    yield (
+        "engine",
+        ("simulator of vLLM " if view.study.simulated else "vLLM ") + str(job.get("vllm_version", "")),
+    )
     yield "GPU", job.get("gpu")
     if profile is not None:
         yield "driver", profile.driver

@@ -35,8 +35,8 @@ def _blocks(view: View) -> Iterator[Block]:
         yield Figures(tuple(_figures(view, result.winner)))
         if result.recommendation == "default":
             yield Text(
-                "Nothing that was tried beats vLLM's own defaults by more than one step of the load grid (5%). "
-                "Deploy without flags of your own.",
+                "Nothing that was tried beats vLLM's own defaults by more than one step of the load grid "
+                "(5%). Deploy without flags of your own.",
                 "good",
             )
         yield Code(shlex.join(result.winner.command), "Start it with")
@@ -52,7 +52,8 @@ def _unfinished(view: View) -> Iterator[Block]:
         yield Text("The study is still running; these are its figures so far, without finals.", "warn")
     else:
         yield Text(
-            "The study was interrupted before its finals. The command under “Reproduce” goes on where it stopped.",
+            "The study was interrupted before its finals. The command under “Reproduce” goes on where "
+            "it stopped.",
             "warn",
         )
     yield Text(f"The SLO: {limits_text(study.job.get('slo', {}))}.")
@@ -82,7 +83,9 @@ def _figures(view: View, winner: Measured) -> Iterator[Figure]:
         yield Figure("over vLLM's defaults", value, remark, tone)
     metric, limit = _nearest(view, winner)
     yield Figure(
-        f"P99 of {metric}", latency(winner.p99_s), f"SLO {duration(limit)}; {interval(*winner.p99_interval_s)}"
+        f"P99 of {metric}",
+        latency(winner.p99_s),
+        f"SLO {duration(limit)}; {interval(*winner.p99_interval_s)}",
     )
     if winner.users and not view.by_users:
         yield Figure("concurrent users", f"{winner.users:,}", "without think time, within the SLO")
@@ -115,15 +118,16 @@ def _warnings(view: View) -> Iterator[Block]:
     assert result is not None
     if result.winner is not None and (named := quality_flags(result.winner.flags)):
         yield Text(
-            [Mono(", ".join(named)), " can change the answers' quality: check them before you deploy."], "warn"
+            [Mono(", ".join(named)), " can change the answers' quality: check them before you deploy."],
+            "warn",
         )
     if note := result.baseline.note:
         yield Text(f"About the defaults: {note}.", "warn")
     if profile is not None and profile.drift is not None and profile.drift.excessive:
         drift = profile.drift
         yield Text(
-            f"The machine drifted during the finals: the default alone differed by {drift.relative:.1%} between "
-            f"its launches (up to {drift.limit:.1%} is usual).",
+            f"The machine drifted during the finals: the default alone differed by {drift.relative:.1%} "
+            f"between its launches (up to {drift.limit:.1%} is usual).",
             "bad",
         )
     if profile is not None and profile.brittle:

@@ -53,7 +53,9 @@ def time_section(view: View) -> Section | None:
         Bar(name, sums[name] / 3600.0, f"{span(sums[name])}, {sums[name] / total:.0%}", _TONES[name])
         for name in shown
     )
-    kind = "virtual engine time: what it would have taken on the GPU" if view.study.simulated else "engine time"
+    kind = (
+        "virtual engine time: what it would have taken on the GPU" if view.study.simulated else "engine time"
+    )
     text = Text(f"{view.study.launches} launches, {span(total)} of {kind}.")
     chart = BarChart(
         "time",
@@ -63,7 +65,8 @@ def time_section(view: View) -> Section | None:
         bars,
     )
     rows = tuple(
-        (name, *(span(parts[phase][name]) for phase in ("search", "finals")), span(sums[name])) for name in shown
+        (name, *(span(parts[phase][name]) for phase in ("search", "finals")), span(sums[name]))
+        for name in shown
     )
     columns = (Column("", False), Column("search"), Column("finals"), Column("together"))
     table: Block = Table("Seconds of the engine by what it did", columns, rows)

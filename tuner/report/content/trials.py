@@ -13,8 +13,14 @@ from tuner.study.kept import KeptTrial
 OUTCOMES = {
     "ok": ("met the SLO", "the value is the highest load that passed"),
     "slo": ("missed the SLO", "lost to the best so far at its load, or met the SLO at no load"),
-    "crash": ("could not start", "or died under load; said with its cause, never scored as a throughput of 0"),
-    "refused": ("refused without a launch", "arithmetic, or what an earlier log taught, says it cannot start"),
+    "crash": (
+        "could not start",
+        "or died under load; never scored as a throughput of 0",
+    ),
+    "refused": (
+        "refused without a launch",
+        "arithmetic or an earlier log says that it cannot start",
+    ),
     "machine": ("lost to the machine", "a fault that says nothing about the configuration; asked again"),
     "interrupted": ("interrupted", "asked again when the study goes on"),
     "running": ("running", "now"),
@@ -47,8 +53,8 @@ def invalid_section(view: View) -> Section | None:
         for name, r in found
     )
     text = (
-        "The measuring client, not the server, set these figures. A capacity below such a load is the client's: "
-        "measure from a machine with more cores to go further."
+        "The measuring client, not the server, set these figures. A capacity below such a load is the "
+        "client's: measure from a machine with more cores to go further."
     )
     columns = (Column("launch", False), Column(f"load, {unit}"), Column("why", False))
     return Section(
@@ -101,7 +107,7 @@ def _all(view: View) -> Table:
             (
                 str(trial.number + 1),
                 name,
-                rate(trial.value) if trial.outcome in ("ok", "slo") and trial.value is not None else NOTHING,
+                _load(trial),
                 latency(trial.attrs.get("p99_s")),
                 latency(trial.attrs.get("ttft_p99_s")),
                 latency(trial.attrs.get("tpot_p99_s")),
@@ -116,3 +122,10 @@ def _all(view: View) -> Table:
         tuple(rows),
         frozenset(strong),
     )
+
+
+def _load(trial: KeptTrial) -> str:
+    """What a trial carried; of one that lost to the best so far only that it is less."""
+    if (lost := trial.attrs.get("lost_at_rps")) is not None:
+        return f"< {rate(float(lost))}"
+    return rate(trial.value) if trial.outcome in ("ok", "slo") and trial.value is not None else NOTHING

@@ -1,4 +1,4 @@
-"""A kept study with what the report asks of it: which launches belong to which configuration, curves, P99s."""
+"""A kept study with what the report asks of it: whose launches are whose, curves, P99s."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report is made of, before it becomes HTML or Markdown: sections of texts, tables, figures, pictures."""
+"""What a report is made of before it becomes HTML or Markdown: sections of texts, tables, pictures."""
 
 from __future__ import annotations
 

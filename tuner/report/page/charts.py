@@ -17,8 +17,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points of one kind. `tone` is one of `default`, `tuned`, `other`, `good`, `bad`, `warn`; `marker` one of
-    `circle`, `square`, `triangle`, `diamond`, `cross`, `none`: kinds differ in shape too, not in colour alone.
+    """Points of one kind.
+
+    `tone` is one of `default`, `tuned`, `other`, `good`, `bad`, `warn`; `marker` one of `circle`, `square`,
+    `triangle`, `diamond`, `cross`, `none`: kinds differ in shape too, not in colour alone.
     """
 
     name: str

@@ -76,7 +76,8 @@ def _block(block: Block, id_: str) -> str:
             name = escape(caption or "Command")
             return (
                 f'<figure class="code">{said}'
-                f'<pre tabindex="0" role="region" aria-label="{name}"><code>{escape(text)}</code></pre></figure>'
+                f'<pre tabindex="0" role="region" aria-label="{name}"><code>{escape(text)}</code></pre>'
+                "</figure>"
             )
         case Figures(items):
             cells = "".join(
@@ -102,9 +103,7 @@ def _block(block: Block, id_: str) -> str:
 
 
 def _table(table: Table, id_: str) -> str:
-    head = "".join(
-        f'<th scope="col"{_side(column)}>{escape(column.name)}</th>' for column in table.columns
-    )
+    head = "".join(f'<th scope="col"{_side(column)}>{escape(column.name)}</th>' for column in table.columns)
     rows = []
     for number, row in enumerate(table.rows):
         strong = ' class="strong"' if number in table.strong else ""

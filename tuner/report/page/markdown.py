@@ -1,4 +1,4 @@
-"""A page as Markdown: the same sections, tables as pipes, and nothing from outside that could become markup."""
+"""A page as Markdown: the same sections, tables as pipes; what came from outside cannot become markup."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ WIDTH = 640
 _HEIGHT = 360
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 18, 12, 48
 _LEGEND_ROW = 22
-_CHAR = 7.0
+_CHAR = 7.7
 """Width of a character at the charts' size, generously."""
 _BAR_ROW, _BAR_NAME, _BAR_TEXT = 30, 210, 96
 _SIZE = 4.5
@@ -62,9 +62,7 @@ def _xy_svg(chart: XyChart) -> str:
     for rule in chart.rules:
         at = y.at(rule.y)
         parts.append(f'<line class="rule" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(
-            f'<text class="rule-text" x="{_LEFT + 6}" y="{at - 6:.1f}">{escape(rule.label)}</text>'
-        )
+        parts.append(f'<text class="rule-text" x="{_LEFT + 6}" y="{at - 6:.1f}">{escape(rule.label)}</text>')
     for series in chart.series:
         parts.extend(_series(series, x, y))
     return _frame(chart, height, parts)
@@ -91,11 +89,11 @@ def _axes(chart: XyChart, x: Scale, y: Scale, height: float) -> Iterator[str]:
     for tick in y.ticks:
         at = y.at(tick)
         yield f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
-        yield f'<text class="tick" x="{_LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{tick_text(tick)}</text>'
+        yield _tick(_LEFT - 8, at + 4, "end", tick)
     for tick in x.ticks:
         at = x.at(tick)
         yield f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{bottom:.1f}" y2="{bottom + 5:.1f}"/>'
-        yield f'<text class="tick" x="{at:.1f}" y="{bottom + 19:.1f}" text-anchor="middle">{tick_text(tick)}</text>'
+        yield _tick(at, bottom + 19, "middle", tick)
     middle = (_LEFT + WIDTH - _RIGHT) / 2
     yield f'<text x="{middle:.1f}" y="{height - 8:.1f}" text-anchor="middle">{escape(chart.x_name)}</text>'
     centre = (y.start + y.end) / 2
@@ -105,13 +103,16 @@ def _axes(chart: XyChart, x: Scale, y: Scale, height: float) -> Iterator[str]:
     )
 
 
+def _tick(x: float, y: float, anchor: str, value: float) -> str:
+    return f'<text class="tick" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{tick_text(value)}</text>'
+
+
 def _series(series: Series, x: Scale, y: Scale) -> Iterator[str]:
     places = [(x.at(p.x), y.at(y.high if p.over else p.y)) for p in series.points]
     if series.line and len(places) > 1:
         path = f"M{places[0][0]:.1f} {places[0][1]:.1f}"
-        for (_, before), (right, level) in zip(places, places[1:], strict=False):
+        for right, level in places[1:]:
             path += f"H{right:.1f}V{level:.1f}" if series.step else f"L{right:.1f} {level:.1f}"
-            del before
         yield f'<path class="line {series.tone}" d="{path}"/>'
     for point, (px, py) in zip(series.points, places, strict=True):
         yield _mark(series, px, py, point)
@@ -120,13 +121,14 @@ def _series(series: Series, x: Scale, y: Scale) -> Iterator[str]:
 def _mark(series: Series, x: float, y: float, point: Point | None) -> str:
     s = _SIZE
     marker = "up" if point is not None and point.over else series.marker
+    side = 2 * s - 1
     shapes = {
         "circle": f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{s}"',
-        "square": f'<rect x="{x - s + 0.5:.1f}" y="{y - s + 0.5:.1f}" width="{2 * s - 1}" height="{2 * s - 1}"',
+        "square": f'<rect x="{x - s + 0.5:.1f}" y="{y - s + 0.5:.1f}" width="{side}" height="{side}"',
         "triangle": f'<path d="M{x - s:.1f} {y + s - 1:.1f}h{2 * s}l{-s} {-2 * s + 1}z"',
         "up": f'<path d="M{x - s:.1f} {y + 2 * s:.1f}h{2 * s}l{-s} {-2 * s}z"',
         "diamond": f'<path d="M{x:.1f} {y - s - 1:.1f}l{s + 1} {s + 1}l{-s - 1} {s + 1}l{-s - 1} {-s - 1}z"',
-        "cross": f'<path class="stroke" d="M{x - s:.1f} {y - s:.1f}l{2 * s} {2 * s}m0 {-2 * s}l{-2 * s} {2 * s}"',
+        "cross": f'<path class="stroke" d="M{x - s:.1f} {y - s:.1f}l{2 * s} {2 * s}m0 {-2 * s}l{-2 * s} {2 * s}"',  # noqa: E501
     }
     shape = shapes.get(marker)
     if shape is None:
