@@ -9,6 +9,8 @@ class Exit(IntEnum):
     """Exit codes of every command."""
 
     OK = 0
+    OWN_FAULT = 1
+    """An exception that nothing foresaw; the design's codes begin at 2."""
     BAD_REQUEST = 2
     NOTHING_MEETS_SLO = 3
     INFEASIBLE = 4

@@ -12,6 +12,7 @@ from tuner.cli import trace
 from tuner.cli.doctor import doctor
 from tuner.cli.explain import explain
 from tuner.cli.export import export
+from tuner.cli.faults import told_plainly
 from tuner.cli.output import print_error
 from tuner.cli.record import record
 from tuner.cli.replay import replay
@@ -52,11 +53,15 @@ def run(argv: Sequence[str]) -> int:
         # whoever read our output has gone: nothing is left to say
         sys.stdout = None
         return Exit.OK
-    except OSError as error:
+    except Exception as error:
         if verbose:
             traceback.print_exc()
-        where = f"{error.filename}: " if error.filename else ""
-        return print_error(BadRequest(f"{where}{error.strerror or error}"), wants_json)
+        known = told_plainly(error)
+        if known is not None:
+            return print_error(known, wants_json)
+        what = f"a fault of kimi-tune itself: {type(error).__name__}: {error}"
+        print_error(TuneError(what, "please report it with what --verbose shows"), wants_json)
+        return Exit.OWN_FAULT
 
 
 def _usage(error: typer.TyperException) -> BadRequest:

@@ -15,6 +15,7 @@ from tuner.errors import BadRequest
 from tuner.spec import LoadMode
 from tuner.study.job import Job
 from tuner.study.owner import alive, this_owner
+from tuner.study.storage_faults import storage_fault
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -87,6 +88,8 @@ def open_storage(place: StudyPlace, *, quick: bool = False) -> Any:
             f"{place.folder}: cannot be written ({error.strerror})", "name another folder"
         ) from error
     except Exception as error:
+        if (fault := storage_fault(error)) is not None and place.storage is None:
+            raise fault from error
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise BadRequest(
             f"storage {place.storage or place.folder}: {first}", "check the storage's address"
