@@ -1,0 +1,110 @@
+"""How good is the search? `python tests/benchmarks/search.py [--problems dev|1,4] [--methods ours,random] …`
+
+Every method searches problems whose truth is hidden from it: GPU x model x trace x SLO, behind a step time
+that is not the guide's, coefficients off by up to 40%, three effects that each move the best configuration by
+10% or more, crashes, and noise. Regret is 1 - true capacity of the exported configuration / best of 2,000
+points. Problems 1 to 6 are there to develop on; the others are sealed and run only with --sealed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from search_parts.developing import DEVELOPING
+from search_parts.methods import METHODS
+from search_parts.problem import Problem
+from search_parts.score import Score, run
+from search_parts.table import by_problem, summary
+
+
+def _problems(text: str, sealed: bool) -> list[Problem]:
+    every = list(DEVELOPING)
+    if sealed:
+        from search_parts.sealed import SEALED
+
+        every += SEALED
+    if text == "dev":
+        return list(DEVELOPING)
+    if text == "sealed":
+        if not sealed:
+            sys.exit("the sealed problems run only with --sealed: nobody tunes on them")
+        return [p for p in every if p not in DEVELOPING]
+    numbers = [int(n) for n in text.split(",")]
+    found = {p.number: p for p in every}
+    unknown = [n for n in numbers if n not in found]
+    if unknown:
+        sys.exit(f"no problem {unknown[0]} (a sealed one needs --sealed)")
+    return [found[n] for n in numbers]
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--problems", default="dev", help="dev, sealed, or numbers such as 1,4")
+    parser.add_argument("--methods", default=",".join(METHODS), help="of " + ", ".join(METHODS))
+    parser.add_argument("--launches", default="4,8,16", help="launches of the search, with the baseline's")
+    parser.add_argument("--seeds", type=int, default=1, help="studies of each method on each problem")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--sealed", action="store_true", help="let the sealed problems run")
+    parser.add_argument("--out", type=Path, help="write the table here, in Markdown")
+    parser.add_argument("--json", action="store_true", help="print every study as a line of JSON")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _options(arguments)
+    problems = _problems(options.problems, options.sealed)
+    names = options.methods.split(",")
+    unknown = [name for name in names if name not in METHODS]
+    if unknown:
+        sys.exit(f"no method {unknown[0]} (there are {', '.join(METHODS)})")
+    launches = [int(n) for n in options.launches.split(",")]
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    scores: list[Score] = []
+    notes: list[str] = []
+    begun = time.perf_counter()
+    for name in names:
+        method = METHODS[name]
+        if missing := method.missing():
+            notes.append(f"{name} was left out: {missing} is not installed")
+            continue
+        for count in launches:
+            for problem in problems:
+                for seed in seeds:
+                    score = run(problem, method, count, seed)
+                    scores.append(score)
+                    _tell(score, options.json)
+    lines = [*summary(scores), "", *by_problem(problems, scores)]
+    lines += ["", *(f"- {note}" for note in notes)] if notes else []
+    lines += ["", f"Seeds {seeds.start} to {seeds.stop - 1}, {datetime.now(UTC):%Y-%m-%d}."]
+    print("\n".join(lines), file=sys.stderr if options.json else sys.stdout)
+    print(f"{time.perf_counter() - begun:.0f} s", file=sys.stderr)
+    if options.out:
+        options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 0
+
+
+def _tell(score: Score, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(score.to_json()), flush=True)
+        return
+    broken = " BROKEN" if score.broken else ""
+    print(
+        f"{score.method} {score.launches} problem {score.problem} seed {score.seed}: "
+        f"regret {score.regret:.1%}{broken} ({score.true_rps:.3f} of {score.best_rps:.3f} requests/s), "
+        f"{score.used} launches ({score.crashes} crashed) and {score.finals} in the finals, "
+        f"{score.engine_s:,.0f} engine s, {score.wall_s:.1f} s here",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,24 @@
+"""Ours beats random search and plain TPE, on fixed seeds."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from statistics import mean
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from search_parts.developing import DEVELOPING  # noqa: E402
+from search_parts.methods import METHODS  # noqa: E402
+from search_parts.score import run  # noqa: E402
+
+LAUNCHES = 6
+COMPARED = [p for p in DEVELOPING if p.number in (1, 5)]
+
+
+def test_ours_beats_random_search_and_plain_tpe() -> None:
+    regret = {
+        name: mean(run(problem, METHODS[name], LAUNCHES, 0).regret for problem in COMPARED)
+        for name in ("random", "tpe", "ours")
+    }
+    assert regret["ours"] < min(regret["random"], regret["tpe"])

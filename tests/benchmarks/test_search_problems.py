@@ -1,0 +1,147 @@
+"""The problems of the search benchmark are what they say: effects bite, truth is kept, crashes happen."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from search_parts import best as best_module  # noqa: E402
+from search_parts.best import LEAST_LOSS, best_of  # noqa: E402
+from search_parts.developing import DEVELOPING  # noqa: E402
+from search_parts.engine import P99_NOISE, THROUGHPUT_NOISE, TrueEngine  # noqa: E402
+from search_parts.problem import Problem  # noqa: E402
+from search_parts.truth import Scale  # noqa: E402
+
+from tuner.engines.base import LaunchFailure  # noqa: E402
+from tuner.engines.simulated.prefixes import no_prefixes, prefixes_of  # noqa: E402
+from tuner.engines.simulated.scheduler import Simulation  # noqa: E402
+from tuner.measure.loadtest import LoadTest  # noqa: E402
+from tuner.replay import Workload  # noqa: E402
+from tuner.space import LaunchConfig  # noqa: E402
+from tuner.study import split  # noqa: E402
+
+PARTS = HERE / "search_parts"
+every = pytest.mark.parametrize("problem", DEVELOPING, ids=lambda p: str(p.number))
+
+
+def _reference() -> ModuleType:
+    path = HERE.parent / "engines" / "simulated" / "reference.py"
+    spec = importlib.util.spec_from_file_location("token_by_token", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@every
+def test_the_kept_best_belongs_to_the_problem(problem: Problem) -> None:
+    kept = best_module.kept(problem)
+    assert kept is not None and kept.digest == problem.digest(), "run python -m search_parts.best"
+    assert kept.rps >= 1.1 * kept.default_rps
+    assert kept.crashed > 0.0
+    assert {b.effect for b in kept.bites} == {type(e).__name__.lower() for e in problem.hidden.effects}
+    assert len(kept.bites) == 3
+
+
+def test_some_points_are_refused_by_arithmetic_alone() -> None:
+    assert any(best_of(problem).refused > 0.05 for problem in DEVELOPING)
+
+
+@every
+def test_who_ignores_an_effect_loses_a_tenth(problem: Problem) -> None:
+    kept, scale = best_of(problem), Scale(problem)
+    assert scale.keeps(LaunchConfig.of(kept.flags), kept.rps)
+    for bite in kept.bites:
+        effect = next(e for e in problem.hidden.effects if type(e).__name__.lower() == bite.effect)
+        chosen = LaunchConfig.of(bite.flags)
+        assert Scale(problem, problem.hidden.without(effect)).keeps(chosen, 0.97 * kept.rps)
+        assert bite.loss >= LEAST_LOSS
+        assert scale.capacity(chosen, beat=(1.0 - LEAST_LOSS) * kept.rps) == 0.0
+
+
+@pytest.mark.parametrize("problem", [DEVELOPING[0], DEVELOPING[2], DEVELOPING[4]], ids=lambda p: p.title)
+def test_the_truth_is_that_of_a_token_by_token_scheduler(problem: Problem) -> None:
+    reference = _reference()
+    loads = LoadTest(split(problem.trace).finals, problem.slo, requests=60)
+    part = loads.loads.at(2.0 * max(best_of(problem).rps, 0.5)).take(np.arange(60))
+    # the token-by-token scheduler knows no cache on the host
+    best = {name: value for name, value in best_of(problem).flags.items() if name != "swap-space"}
+    for flags in (best, {**best, "max-num-seqs": 16}):
+        limits, steps, _ = problem.truth.start(LaunchConfig.of(flags))
+        arrivals = part.arrival_s.tolist()
+        prompts, answers = part.input_tokens.tolist(), part.output_tokens.tolist()
+        names = [
+            reference.block_names(i, p, a, part.blocks_of(i).tolist(), part.block_tokens, limits.block_size)
+            for i, (p, a) in enumerate(zip(prompts, answers, strict=True))
+        ]
+        first, last, _ = reference.simulate(limits, steps, arrivals, prompts, answers, names=names)
+        prefixes = prefixes_of(part, limits.block_size) if limits.prefix_caching else no_prefixes(len(part))
+        fast = Simulation(limits, steps, prefixes, arrivals, prompts, answers).run()
+        np.testing.assert_allclose(fast.first_s, first, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(fast.last_s, last, rtol=0, atol=1e-6)
+
+
+def test_a_launch_draws_its_own_noise_and_the_same_again() -> None:
+    problem = DEVELOPING[0]
+    trace = LoadTest(split(problem.trace).finals, problem.slo, requests=120).loads.at(2.0)
+    alone = Workload(trace.take(np.arange(1)))
+    loaded = Workload(trace)
+
+    def seen(seed: int | None, launches: int) -> list[tuple[float, ...]]:
+        engine = TrueEngine(problem.truth, seed)
+        found = []
+        for _ in range(launches):
+            server = engine.launch(LaunchConfig(), Path())
+            found.append(tuple(float(server.replay(w).e2e_s().max()) for w in (alone, alone, loaded)))
+        return found
+
+    assert seen(3, 2) == seen(3, 2) != seen(4, 2)
+    assert len(set(seen(None, 2))) == 1
+    exact = seen(None, 1)[0][0]
+    logs = np.log(np.array([row[:2] for row in seen(5, 150)]) / exact)
+    assert np.std(logs[:, 0] - logs[:, 1]) / np.sqrt(2) == pytest.approx(P99_NOISE, rel=0.25)
+    common = np.cov(logs[:, 0], logs[:, 1])[0, 1]
+    assert np.sqrt(common) == pytest.approx(THROUGHPUT_NOISE, rel=0.35)
+
+
+@every
+def test_some_crashes_are_seen_only_by_launching(problem: Problem) -> None:
+    engine, rules, best = TrueEngine(problem.truth, 1), problem.rules(), best_of(problem).flags
+    for batched in (8192, 16384, 32768):
+        config = LaunchConfig.of({**best, "gpu-memory-utilization": 0.96, "max-num-batched-tokens": batched})
+        if rules.check(config) is None:
+            try:
+                engine.launch(config, Path())
+            except LaunchFailure:
+                return
+    pytest.fail("nothing crashed that arithmetic allows")
+
+
+def test_the_truth_shares_no_step_time_with_the_guide() -> None:
+    forbidden = {"steptime", "coefficients", "setup", "engine", "server", "predictor"}
+    for path in PARTS.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tuner.engines.simulated"):
+                assert not forbidden & set((node.module or "").split(".")), path.name
+
+
+def test_sealed_problems_stay_sealed() -> None:
+    for asked in ("sealed", "7"):
+        done = subprocess.run(
+            [sys.executable, str(HERE / "search.py"), "--problems", asked, "--methods", "random"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 1 and "sealed" in done.stderr
