@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from tuner.cli.options import window_of
+from tuner.cli.options import slo_of, window_of
 from tuner.cli.output import console, print_json
 from tuner.errors import BadRequest, Exit
 from tuner.measure import Judgement, LoadTest, Send, Verdict, judge, summarize
@@ -72,19 +73,22 @@ class Measurement:
     start_rps: float | None
     json: bool
 
-    def check(self) -> None:
-        """Refuse what cannot be measured.
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Measurement:
+        """What the options of a command ask for, by the names that `replay` and `simulate` both give them.
 
         Raises:
-            BadRequest: --find-max without an SLO.
+            BadRequest: an SLO that is no duration, or --find-max without one.
         """
-        if self.find_max and not self.slo.limits():
+        slo = slo_of(options["slo_p99"], options["slo_ttft_p99"], options["slo_tpot_p99"])
+        if options["find_max"] and not slo.limits():
             raise BadRequest("--find-max: no SLO given", "add one, such as --slo-p99 30s")
+        same = {field.name: options[field.name] for field in fields(cls) if field.name in options}
+        return cls(slo=slo, rate_rps=options["rate"], **same)
 
 
 def measure(asked: Measurement, trace: Trace, send: Send) -> int:
     """Measure and print; returns the exit code of the design."""
-    asked.check()
     chosen, part = _part(asked, trace)
     if asked.speed != 1.0:
         chosen = compress_time(chosen, asked.speed)
@@ -163,6 +167,9 @@ def _show(out: Console, judgement: Judgement, figures: dict[str, Any]) -> None:
         out.print(f"{label:5s} {cells}")
     for text, count in figures["errors"].items():
         out.print(f"error {count} x {text}")
+    server = figures["server"]
+    if server is not None and server["mismatch"]:
+        out.print(f"server  {server['mismatch']}", style="yellow")
 
 
 def _latency(value: float | None) -> str:

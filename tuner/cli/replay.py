@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -26,9 +28,10 @@ from tuner.cli.options import (
     SloTtftOption,
     TraceOption,
     VerboseOption,
-    slo_of,
 )
+from tuner.cli.output import console
 from tuner.cli.setup import trace_of
+from tuner.errors import BadRequest
 from tuner.replay import (
     ClientOptions,
     Curtailment,
@@ -39,6 +42,9 @@ from tuner.replay import (
     probe_endpoint,
     replay_http,
 )
+from tuner.replay.plan import MOST_PROCESSES, plan_clients
+from tuner.replay.server import reset_prefix_cache
+from tuner.replay.warmup import warm_up
 from tuner.spec import LoadMode
 
 
@@ -58,6 +64,14 @@ def replay(
     speed: SpeedOption = 1.0,
     window: WindowOption = None,
     start_rps: StartOption = None,
+    client_processes: Annotated[
+        str,
+        typer.Option(
+            "--client-processes",
+            metavar="N|auto",
+            help="Processes that send the load, whole sessions each; auto: as many as it needs.",
+        ),
+    ] = "auto",
     requests: RequestsOption = 1000,
     seed: SeedOption = 0,
     json: JsonOption = False,
@@ -65,38 +79,65 @@ def replay(
 ) -> int:
     """Send a trace to a running server, open loop, and say whether its P99 meets the SLO.
 
-    The trace is sent as it is and to its end; --find-max searches the highest load that meets the SLO.
+    A few requests of every length warm the server up first. The trace is sent as it is and to its end, with
+    prompts that the server has not seen; --find-max searches the highest load that meets the SLO.
     Exit code: 0 PASS or no SLO given, 3 FAIL, 6 CANNOT TELL or INVALID. The API key is taken from
     OPENAI_API_KEY.
 
     kimi-tune replay --url http://127.0.0.1:8000 --trace trace.jsonl --slo-p99 30s
     """
-    asked = Measurement(
-        slo=slo_of(slo_p99, slo_ttft_p99, slo_tpot_p99),
-        requests=requests,
-        seed=seed,
-        find_max=find_max,
-        load=load,
-        users=users,
-        speed=speed,
-        rate_rps=rate,
-        window=window,
-        start_rps=start_rps,
-        json=json,
-    )
-    asked.check()
+    asked = Measurement.of(locals())
+    processes = _processes_of(client_processes, asked)
     recorded = trace_of(trace)
     served = choose_model(check_server(url), model, url)
     limits = asked.slo.limits()
     options = ClientOptions(
-        endpoint=probe_endpoint(url, served), slo_smallest_s=min(limits.values()) if limits else None
+        endpoint=probe_endpoint(url, served),
+        slo_smallest_s=min(limits.values()) if limits else None,
+        processes=processes,
     )
-    sent = 0
+    prompts = _Prompts()
 
     def send(workload: Workload, stop: Curtailment | None) -> Replay:
-        nonlocal sent
-        sent += 1
-        # another seed each time: what one replay left in the server's prefix cache must not help the next
-        return replay_http(url, served, workload, stop=stop, options=options, seed=seed * 1000 + sent)
+        if not prompts.drawn:
+            quiet = replace(options, counters=False, processes=1)
+            replay_http(url, served, warm_up(workload.trace), options=quiet, seed=prompts.fresh())
+        plan = plan_clients(workload, options.processes)
+        if plan.processes > 1 or plan.short:
+            console(to_stderr=True).print(f"client: {plan}")
+        if workload.trace.bodies is not None:
+            reset_prefix_cache(url)
+        return replay_http(url, served, workload, stop=stop, options=options, seed=prompts.fresh())
 
     return measure(asked, recorded, send)
+
+
+class _Prompts:
+    """Seeds of drawn prompts, no two alike, in this command or the next: what one replay left in the server's
+    prefix cache must not help another. Arrivals and lengths are the user's seed's.
+    """
+
+    def __init__(self) -> None:
+        self.drawn = 0
+        self._salt = secrets.randbits(48) << 16
+
+    def fresh(self) -> int:
+        self.drawn += 1
+        return self._salt + self.drawn
+
+
+def _processes_of(text: str, asked: Measurement) -> int | None:
+    """The processes asked for; None for as many as the load needs."""
+    if text == "auto":
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_PROCESSES:
+        raise BadRequest(
+            f"--client-processes {text}: neither auto nor a number from 1 to {MOST_PROCESSES}",
+            "write it like --client-processes 2",
+        )
+    if int(text) > 1 and asked.load is LoadMode.USERS:
+        raise BadRequest(
+            f"--client-processes {text}: users take their requests in turn, from one process",
+            "leave it out, or offer the load with --load rate",
+        )
+    return int(text)

@@ -30,7 +30,6 @@ from tuner.cli.options import (
     VerboseOption,
     VersionOption,
     fixed_of,
-    slo_of,
 )
 from tuner.cli.setup import checked_flags, find_place, simulated_engine, trace_of
 from tuner.engines.base import LaunchFailure
@@ -68,20 +67,7 @@ def simulate(
 
     kimi-tune simulate --gpu A100-80G --set max-num-seqs=512 --slo-p99 30s --find-max
     """
-    asked = Measurement(
-        slo=slo_of(slo_p99, slo_ttft_p99, slo_tpot_p99),
-        requests=requests,
-        seed=seed,
-        find_max=find_max,
-        load=load,
-        users=users,
-        speed=speed,
-        rate_rps=rate,
-        window=window,
-        start_rps=start_rps,
-        json=json,
-    )
-    asked.check()
+    asked = Measurement.of(locals())
     place = find_place(gpu, EngineChoice.SIM, vllm_version)
     shape = find_model(model)
     flags = fixed_of(settings)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tuner.measure.percentile import nearest_rank, p99_interval
+from tuner.measure.server_side import server_side
 from tuner.measure.verdict import Judgement, within
 from tuner.replay.records import Replay
 from tuner.spec import Slo
@@ -75,6 +76,7 @@ def summarize(judgement: Judgement, slo: Slo) -> dict[str, Any]:
     replay = judgement.replay
     rps, tokens_per_s, goodput = achieved(replay, slo)
     lag = replay.lag_s()
+    server = server_side(replay)
     return {
         "verdict": judgement.verdict.value,
         "reason": judgement.reason,
@@ -97,5 +99,6 @@ def summarize(judgement: Judgement, slo: Slo) -> dict[str, Any]:
         "attainment": finite(judgement.attainment),
         "tokens_estimated": replay.tokens_estimated,
         "counters": {name: finite(value) for name, value in replay.counters.items()},
+        "server": server.to_json() if server else None,
         "invalid_reason": replay.invalid_reason,
     }

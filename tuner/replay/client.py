@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from tuner.replay.plan import plan_clients, shards
 from tuner.replay.pool import clock
 from tuner.replay.preflight import ensure_capacity
 from tuner.replay.prompts import Bodies, TextScale, lengths_of
-from tuner.replay.records import Replay, Workload
+from tuner.replay.records import Replay, Status, Workload
 from tuner.replay.run import Progress, Run
 from tuner.replay.send import send_all
 from tuner.replay.server import measure_text, probe_endpoint, read_metrics
@@ -22,6 +23,7 @@ from tuner.replay.shards import Shards
 from tuner.replay.stop import Curtailment, OverWatch
 
 _DEFAULTS = ClientOptions()
+_COUNT_S = 1.0
 
 
 def replay_http(
@@ -70,12 +72,23 @@ def replay_http(
             begun = clock()
             several.replay(columns, watch, progress)
             engine_s = clock() - begun
-    counters = difference(before, parse_counters(read_metrics(base_url))) if before else {}
+    counters = _counted_since(before, base_url, columns) if before else {}
     counters["client_processes"] = float(processes)
     if progress is not None and not columns.stopped:
         progress(len(trace), len(trace))
     lengths = lengths_of(trace, chat)
     return columns.replay(workload, options, stop, engine_s=engine_s, lengths=lengths, counters=counters)
+
+
+def _counted_since(before: dict[str, float], base_url: str, columns: Columns) -> dict[str, float]:
+    """The server's counters over the replay. The last answers may be counted a moment after they are read."""
+    ended = columns.status.count(int(Status.OK))
+    deadline = clock() + _COUNT_S
+    while True:
+        counters = difference(before, parse_counters(read_metrics(base_url)))
+        if counters.get("server_requests", ended) >= ended or columns.stopped or clock() > deadline:
+            return counters
+        time.sleep(0.05)
 
 
 def _text_scale(base_url: str, model: str, options: ClientOptions) -> TextScale | None:

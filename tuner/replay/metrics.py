@@ -10,6 +10,7 @@ _NAMES = {
     "vllm:prefix_cache_hits": "prefix_hit_tokens",
     "vllm:prompt_tokens": "server_prompt_tokens",
     "vllm:generation_tokens": "server_generation_tokens",
+    "vllm:request_success": "server_requests",
 }
 
 

@@ -19,7 +19,7 @@ SHARE = 0.6
 """How busy a client process may be planned to be: above it the lag grows."""
 _TOKEN_WINDOW_S = 30.0
 _SHORTEST_S = 5.0
-_MOST = 32
+MOST_PROCESSES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ def plan_clients(workload: Workload, wanted: int | None = None) -> ClientPlan:
         return ClientPlan(1, busy, busy > 1.0)
     sessions = len(np.unique(workload.trace.session))
     if wanted is not None:
-        return ClientPlan(max(1, min(wanted, sessions)), busy, False)
+        return ClientPlan(max(1, min(wanted, sessions, MOST_PROCESSES)), busy, False)
     needed = max(1, int(np.ceil(busy / SHARE)))
     # one CPU is left to the server's front end and to everything else
     spare = max(1, len(os.sched_getaffinity(0)) - 1) if hasattr(os, "sched_getaffinity") else 1
-    processes = max(1, min(needed, spare, sessions, _MOST))
+    processes = max(1, min(needed, spare, sessions, MOST_PROCESSES))
     return ClientPlan(processes, busy, processes < needed and busy / processes > 1.0)
 
 

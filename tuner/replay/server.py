@@ -186,6 +186,16 @@ def read_metrics(base_url: str) -> str:
     return body if status == 200 and isinstance(body, str) else ""
 
 
+def reset_prefix_cache(base_url: str) -> bool:
+    """Ask the server to empty its prefix cache; whether it did. vLLM has this in its development mode."""
+    url = BaseUrl.parse(base_url)
+    try:
+        status, body = _request(url, "POST", "/reset_prefix_cache", None, _TIMEOUT_S)
+    except (BadRequest, EngineUnavailable):
+        return False
+    return status == 200 and not (isinstance(body, dict) and body.get("success") is False)
+
+
 def _chat(url: BaseUrl, model: str, words: int) -> tuple[int, Any]:
     content = drawn_words(words, seed=words)
     body = {

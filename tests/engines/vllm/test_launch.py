@@ -13,10 +13,10 @@ from vllm_helpers import QUICK, Faults
 
 from tuner.engines.base import Bound, FailureKind, LaunchFailure
 from tuner.engines.vllm import VllmEngine
-from tuner.engines.vllm.server import WARM_UP_OUTPUT_TOKENS, warm_up
 from tuner.errors import EngineUnavailable
 from tuner.hardware import find_gpu
 from tuner.replay import Workload
+from tuner.replay.warmup import WARM_UP_OUTPUT_TOKENS, warm_up
 from tuner.space import LaunchConfig
 
 SMALL = LaunchConfig.of({"max-num-seqs": 4})

@@ -7,8 +7,6 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-import numpy as np
-
 from tuner.engines.base import LaunchFailure, Progress, ServerFacts
 from tuner.engines.vllm import control, diagnose, metrics
 from tuner.engines.vllm.in_flight import InFlight
@@ -19,10 +17,8 @@ from tuner.engines.vllm.watch import ReplayWatch
 from tuner.errors import TuneError
 from tuner.replay import ClientOptions, Curtailment, Endpoint, Replay, Workload, replay_http
 from tuner.replay.server import probe_endpoint
-from tuner.traces.trace import Trace
+from tuner.replay.warmup import warm_up
 
-WARM_UP_CLASSES = 8
-WARM_UP_OUTPUT_TOKENS = 32
 RESET_LIMIT_S = 5.0
 GONE_LIMIT_S = 10.0
 
@@ -178,20 +174,3 @@ class VllmServer:
 
     def _metrics(self) -> metrics.Metrics:
         return metrics.parse(control.request(self._watched.port, "/metrics", timeout_s=30.0)[1])
-
-
-def warm_up(trace: Trace) -> Workload:
-    """A few requests that touch every length class: quantiles of the prompt length, at once, short answers.
-
-    Kernels that are compiled on first use, and graphs that are loaded lazily, are then there.
-    """
-    order = np.argsort(trace.input_tokens, kind="stable")
-    ranks = np.linspace(0, len(order) - 1, min(WARM_UP_CLASSES, len(order))).round().astype(np.int64)
-    chosen = trace.take(np.sort(np.unique(order[ranks])))
-    return Workload(
-        replace(
-            chosen,
-            arrival_s=np.zeros(len(chosen)),
-            output_tokens=np.minimum(chosen.output_tokens, WARM_UP_OUTPUT_TOKENS).astype(np.int32),
-        )
-    )

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from tuner.measure import Capacity, Judgement, Verdict
+from tuner.measure.server_side import server_side
 from tuner.report.console.plan import SIMULATED, plan_lines
 from tuner.report.console.trials import best_table, trial_line
 from tuner.report.words import changes, rate, seconds
@@ -58,8 +59,8 @@ class PlainObserver:
         pass
 
     def replayed(self, rps: float, judgement: Judgement) -> None:
-        if judgement.verdict is Verdict.INVALID:
-            self._line(_invalid(rps, judgement))
+        if note := _doubt(rps, judgement):
+            self._line(note)
         elif self._verbose:
             self._line(f"  {rate(rps)} requests/s: {judgement.verdict.value}, P99 {seconds(judgement.p99_s)}")
 
@@ -136,8 +137,8 @@ class LiveObserver:
         self.phase(f"{done:,} of {planned:,} requests")
 
     def replayed(self, rps: float, judgement: Judgement) -> None:
-        if judgement.verdict is Verdict.INVALID:
-            self._console.print(Text(_invalid(rps, judgement)))
+        if note := _doubt(rps, judgement):
+            self._console.print(Text(note))
         self.phase(f"{rate(rps)} requests/s: {judgement.verdict.value}, P99 {seconds(judgement.p99_s)}")
 
     def trial_finished(self, record: TrialRecord, best: TrialRecord | None) -> None:
@@ -161,9 +162,14 @@ class LiveObserver:
         self._refresh()
 
 
-def _invalid(rps: float, judgement: Judgement) -> str:
-    """Said whoever watches: a capacity below such a load is the client's and not the server's."""
-    return f"replay at {rate(rps)} requests/s INVALID: {judgement.reason}"
+def _doubt(rps: float, judgement: Judgement) -> str | None:
+    """Said whoever watches: a replay that proves nothing (a capacity below such a load is the client's and
+    not the server's), and one that the server counted otherwise.
+    """
+    if judgement.verdict is Verdict.INVALID:
+        return f"replay at {rate(rps)} requests/s INVALID: {judgement.reason}"
+    server = server_side(judgement.replay)
+    return f"replay at {rate(rps)} requests/s: {server.mismatch}" if server and server.mismatch else None
 
 
 @contextmanager
