@@ -7,17 +7,14 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from tuner.masking import SECRET_FLAGS, mask
 from tuner.profiles.profile import Measured, Profile
 from tuner.space.config import LaunchConfig
 
 _NAMES = re.compile(
-    r"(^|[-_.])(api[-_]?keys?|hf[-_]token|auth[-_]?tokens?|access[-_]?(key([-_]id)?|tokens?)|bearer"
+    r"(^|[-_.])(api[-_]?keys?|(hf|auth|access|session)[-_]?tokens?|access[-_]key([-_]id)?|bearer"
     r"|pass(word|wd|phrase)|secrets?|credentials?|private[-_]?key)([-_.]|$)",
     re.IGNORECASE,
-)
-_VALUES = re.compile(
-    r"\bhf_[A-Za-z0-9]{16,}|\bsk-[A-Za-z0-9_-]{16,}|\bgh[opsu]_[A-Za-z0-9]{20,}|\bAKIA[0-9A-Z]{16}\b"
-    r"|[a-z][a-z0-9+.-]*://[^/\s@:]*:[^/\s@]+@|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
 
 
@@ -25,13 +22,13 @@ def is_secret(flag: str, value: Any) -> bool:
     """Whether a flag's value is one: by the flag's name, by a key of its JSON, or by the look of it."""
     if value is None or isinstance(value, bool | int | float):
         return False
-    if _NAMES.search(flag):
+    if flag in SECRET_FLAGS or _NAMES.search(flag):
         return True
     if isinstance(value, dict):
         return any(is_secret(str(key), item) for key, item in value.items())
     if isinstance(value, list | tuple):
         return any(is_secret("", item) for item in value)
-    if _VALUES.search(str(value)):
+    if mask(str(value)) != str(value):
         return True
     inner = _parsed(str(value))
     return isinstance(inner, dict | list) and is_secret("", inner)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from tuner.errors import BadRequest
+from tuner.masking import mask
 from tuner.profiles.exporters import compose, helm, json, kubernetes, shell, systemd, vllm
 from tuner.profiles.profile import Profile
 from tuner.profiles.secrets import without_secrets
@@ -38,4 +39,4 @@ def export(profile: Profile, format: str) -> str:
     """
     if format not in EXPORTERS:
         raise BadRequest(f"format {format}: unknown", f"choose one of {', '.join(EXPORTERS)}")
-    return EXPORTERS[format](without_secrets(profile))
+    return mask(EXPORTERS[format](without_secrets(profile)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import ceil
 from pathlib import PurePosixPath
 
 from tuner.errors import BadRequest
@@ -99,8 +100,11 @@ def gpus(profile: Profile) -> int:
 
 def offload_gib(profile: Profile) -> float:
     """Host memory for KV blocks, in GiB."""
-    sizes = (profile.winner.flags.get(flag) for flag in ("kv-offloading-size", "swap-space"))
-    return next((float(size) for size in sizes if type(size) in (int, float) and size), 0.0)
+    for flag in ("kv-offloading-size", "swap-space"):
+        size = profile.winner.flags.get(flag)
+        if isinstance(size, int | float):
+            return float(size)
+    return 0.0
 
 
 def shm_gib(profile: Profile) -> int:
@@ -108,7 +112,7 @@ def shm_gib(profile: Profile) -> int:
     which NCCL and vLLM's queues between the ranks share, and the KV blocks that go to host memory, which vLLM
     keeps there (vllm/v1/kv_offload/cpu/shared_offload_region.py)."""
     cards = max(1, gpus(profile))
-    return (2 if cards == 1 else 4 * cards) + -int(-offload_gib(profile) // 1)
+    return (2 if cards == 1 else 4 * cards) + ceil(offload_gib(profile))
 
 
 def model_folder(profile: Profile) -> str | None:
