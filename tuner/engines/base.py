@@ -216,6 +216,13 @@ class Predictor(Protocol):
         """Relative standard deviation of that prediction."""
         ...
 
+    def screen(self, configs: Sequence[LaunchConfig]) -> list[tuple[float, float]]:
+        """Quick guesses for many configurations that can start: capacity and spread of each.
+
+        They rest on the capacities asked for so far; before the first they are 0.
+        """
+        ...
+
     def learn(
         self, config: LaunchConfig, facts: ServerFacts, judgements: Sequence[tuple[float, Judged]]
     ) -> None:

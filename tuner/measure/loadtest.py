@@ -87,7 +87,6 @@ class LoadTest:
             start,
             beat_start=beat_start,
             floor_rps=self.floor_rps,
-            halve=True,
         )
 
     def with_users(

@@ -9,9 +9,12 @@ import numpy as np
 from tuner.engines.base import Outcome
 from tuner.space.config import LaunchConfig
 from tuner.study.baseline import Baseline
+from tuner.study.budget import Costs
+from tuner.study.guide import Guide
 from tuner.study.history import SAMPLER, History, record_of
 from tuner.study.job import Job
 from tuner.study.learn import Lessons
+from tuner.study.patience import GUIDE, PREDICTED, STOPPED, enough, guides_turn
 from tuner.study.points import distance, draw, enumerate_all
 from tuner.study.records import Observer
 from tuner.study.sampler import make_sampler
@@ -33,7 +36,13 @@ class Asker:
     """Asks the study for the next configuration to launch."""
 
     def __init__(
-        self, job: Job, study: Study, baseline: Baseline, sampler: str, seeds: list[dict[str, Any]]
+        self,
+        job: Job,
+        study: Study,
+        baseline: Baseline,
+        sampler: str,
+        seeds: list[dict[str, Any]],
+        guide: Guide | None = None,
     ) -> None:
         self._job = job
         self._study = study
@@ -41,12 +50,13 @@ class Asker:
         self._sampler = sampler
         self._seeds = seeds
         self._distributions = baseline.space.distributions()
-        self._lessons = Lessons(job.predictor)
+        self._guide = guide
+        self.lessons = Lessons(job.predictor)
 
     def next(
-        self, observer: Observer, busy: frozenset[str] = frozenset()
+        self, observer: Observer, costs: Costs, busy: frozenset[str] = frozenset()
     ) -> tuple[Trial, LaunchConfig] | None:
-        """The next trial and its configuration; None when nothing is left to try.
+        """The next trial and its configuration; None when nothing is left to try, or worth its launch.
 
         `busy` are the keys of configurations that run now: they are not asked a second time.
 
@@ -57,7 +67,9 @@ class Asker:
             return None
         from optuna.trial import TrialState
 
-        self._lessons.catch_up(self._study)
+        self.lessons.catch_up(self._study)
+        if not self._enqueue_next(History(self._study), costs, busy):
+            return None
         asks = repeats = 0
         while asks < PATIENCE and repeats < REPEATS:
             history = History(self._study)
@@ -69,6 +81,7 @@ class Asker:
                 self._study.tell(trial, state=TrialState.FAIL)
                 continue
             if before is None and not self._refused(trial, config, history, observer):
+                self._predict(trial, config, history)
                 return trial, config
             asks += 1
             if before is not None:
@@ -87,13 +100,39 @@ class Asker:
         attrs = {"again_of": trial.number, "origin": trial.user_attrs.get("origin", SAMPLER)}
         self._study.enqueue_trial(dict(trial.params), user_attrs=attrs)
 
+    def _enqueue_next(self, history: History, costs: Costs, busy: frozenset[str]) -> bool:
+        """Queue what the guide proposes where it is its turn; False where no launch is worth its cost."""
+        if self._guide is None or history.waiting or self._next_seed(history) is not None:
+            return True
+        if not guides_turn(history):
+            return True
+        proposal = self._guide.propose(history, costs, busy)
+        if proposal is None:
+            return True
+        launched = history.launched()
+        if enough(proposal.gain, launched, exact=self._job.engine.deterministic):
+            self._study.set_user_attr(STOPPED, {"gain": proposal.gain, "launched": launched})
+            return False
+        self._study.enqueue_trial(dict(proposal.point), user_attrs={"origin": GUIDE, "gain": proposal.gain})
+        return True
+
+    def _predict(self, trial: Trial, config: LaunchConfig, history: History) -> None:
+        """Keep what the predictor says of a configuration before it is launched."""
+        predictor = self._job.predictor
+        if predictor is not None:
+            said = {"rps": predictor.capacity_rps(config), "spread": predictor.spread(config)}
+            trial.set_user_attr(PREDICTED, {**said, "launches_before": history.launched()})
+
+    def _next_seed(self, history: History) -> int | None:
+        used = history.seeds_used()
+        return next((i for i in range(len(self._seeds)) if i not in used), None)
+
     def _ask(self, history: History, beside: int = 0) -> Trial:
         # trials that run change nothing that is told: without them in the seed it would ask the same again
         told = history.told + 1000 * beside
         self._study.sampler = make_sampler(self._sampler, self._job.spec.seed, told)
         if not history.waiting:
-            used = history.seeds_used()
-            index = next((i for i in range(len(self._seeds)) if i not in used), None)
+            index = self._next_seed(history)
             if index is not None:
                 attrs = {"origin": "seed", "seed": index}
                 self._study.enqueue_trial(self._seeds[index], user_attrs=attrs)
@@ -119,7 +158,7 @@ class Asker:
         return True
 
     def _untried(self, history: History, busy: frozenset[str]) -> dict[str, Any] | None:
-        """The best untried point that the rules allow: by the predictor, else the one nearest to the best."""
+        """The untried point nearest to the best that the rules allow."""
         rng = np.random.default_rng((self._job.spec.seed, history.told))
         points = enumerate_all(self._distributions, _DRAWS)
         if points is None:
@@ -139,7 +178,4 @@ class Asker:
         if best is not None:
             centre = next(t.params for t in history.complete if t.number == best.number)
         allowed.sort(key=lambda point: distance(self._distributions, point, centre))
-        if self._job.predictor is not None:
-            predictor = self._job.predictor
-            return max(allowed[:50], key=lambda point: predictor.capacity_rps(space.config(point)))
         return allowed[0]

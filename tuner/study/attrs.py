@@ -24,6 +24,8 @@ SHOWN = frozenset(
         "lost_at_rps",
         "seed",
         "again_of",
+        "gain",
+        "predicted",
         "repeat_of",
     }
 )

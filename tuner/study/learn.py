@@ -58,9 +58,21 @@ class Lessons:
             return
         for trial in study.get_trials(deepcopy=False):
             lesson = attrs_of(trial).get("lesson")
-            if lesson is not None and trial.number not in self._learnt and trial.state.is_finished():
-                self._learnt.add(trial.number)
-                self._predictor.recall(lesson)
+            if lesson is not None and trial.state.is_finished():
+                self._teach(trial.number, lesson)
+
+    def take(self, number: int, config: LaunchConfig, attrs: dict[str, Any]) -> float | None:
+        """Teach what a trial measured, before it is told; returns what its configuration then seems to
+        carry."""
+        if self._predictor is None or "lesson" not in attrs:
+            return None
+        self._teach(number, attrs["lesson"])
+        return self._predictor.capacity_rps(config)
+
+    def _teach(self, number: int, lesson: dict[str, Any]) -> None:
+        if self._predictor is not None and number not in self._learnt:
+            self._learnt.add(number)
+            self._predictor.recall(lesson)
 
 
 def relearn(study: Study, rules: RuleBook) -> None:

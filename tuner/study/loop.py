@@ -11,6 +11,7 @@ from tuner.study.budget import Costs
 from tuner.study.conclude import conclude
 from tuner.study.crew import make_crew
 from tuner.study.finals import hold_finals
+from tuner.study.guide import make_guide
 from tuner.study.history import History
 from tuner.study.job import Job
 from tuner.study.learn import relearn
@@ -56,7 +57,8 @@ def tune(job: Job, place: StudyPlace, observer: Observer) -> TuneResult:
         offer = make_offer(windows.search, job.spec)
         baseline = find_baseline(job, place, study, bench, offer)
         reap(study, baseline.space)
-        asker = Asker(job, study, baseline, sampler, _seeds(job, study, baseline, windows.search))
+        guide = make_guide(job, baseline, windows.search)
+        asker = Asker(job, study, baseline, sampler, _seeds(job, study, baseline, windows.search), guide)
         _search(job, place, study, bench, offer, baseline, asker)
         held_out = make_offer(windows.finals, job.spec)
         price = costs(job, held_out, History(study))
@@ -97,6 +99,7 @@ def _search(
 def _seeds(job: Job, study: Study, baseline: Baseline, trace: Trace) -> list[dict[str, Any]]:
     """The study's seeds, made once."""
     if "seeds" not in study.user_attrs:
-        seeds = make_seeds(job, baseline, trace) if job.options.suggestions else []
+        alone = job.options.suggestions and job.predictor is None
+        seeds = make_seeds(job, baseline, trace) if alone else []
         study.set_user_attr("seeds", plain(seeds))
     return list(study.user_attrs["seeds"])

@@ -20,6 +20,18 @@ def draw(distributions: Distributions, rng: np.random.Generator) -> dict[str, An
     return {name: _draw(distribution, rng) for name, distribution in distributions.items()}
 
 
+def mutated(
+    distributions: Distributions, point: Mapping[str, Any], rng: np.random.Generator
+) -> dict[str, Any]:
+    """A neighbour of a point: one or two parameters drawn anew, or moved a little where they are numbers."""
+    changed = dict(point)
+    names = list(distributions)
+    for name in rng.permutation(len(names))[: 1 + int(rng.integers(2))].tolist():
+        distribution = distributions[names[name]]
+        changed[names[name]] = _nudged(distribution, point.get(names[name]), rng)
+    return changed
+
+
 def inside(distribution: BaseDistribution, value: float) -> Any:
     """The value of a distribution nearest to a number; for categories the nearest that is a number.
 
@@ -80,6 +92,23 @@ def _draw(distribution: BaseDistribution, rng: np.random.Generator) -> Any:
     else:
         value = rng.uniform(low, high)
     return inside(distribution, value)
+
+
+_NUDGE = 0.12
+"""Standard deviation of a small move, as a share of the range."""
+
+
+def _nudged(distribution: BaseDistribution, value: Any, rng: np.random.Generator) -> Any:
+    from optuna.distributions import CategoricalDistribution
+
+    if isinstance(distribution, CategoricalDistribution) or not _is_number(value) or rng.random() < 0.3:
+        return _draw(distribution, rng)
+    low, high = float(distribution.low), float(distribution.high)  # type: ignore[attr-defined]
+    if distribution.log:  # type: ignore[attr-defined]
+        moved = math.exp(math.log(value) + _NUDGE * rng.standard_normal() * math.log(high / low))
+    else:
+        moved = value + _NUDGE * rng.standard_normal() * (high - low)
+    return inside(distribution, moved)
 
 
 def _values(distribution: BaseDistribution, limit: int) -> tuple[Any, ...] | None:

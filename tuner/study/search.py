@@ -89,7 +89,7 @@ class Search:
         ):
             return False
         busy = frozenset(task.config.key() for task in self.crew.running)
-        asked = self.asker.next(self.bench.observer, busy)
+        asked = self.asker.next(self.bench.observer, price, busy)
         if asked is None:
             return False
         trial, config = asked
@@ -141,7 +141,9 @@ class Search:
         task, run = finding.task, finding.run
         assert task.trial is not None
         learn(self.study, self.job.rules, run)
-        told = finding.told or told_run(run, self.job.spec.slo, History(self.study))
+        lesson = lesson_of(self.job.predictor, run)
+        estimate = self.asker.lessons.take(task.trial.number, task.config, lesson)
+        told = finding.told or told_run(run, self.job.spec.slo, History(self.study), estimate)
         frozen = tell(
             self.study,
             task.trial,
@@ -149,7 +151,7 @@ class Search:
             config=plain(dict(task.config)),
             key=task.config.key(),
             changed=plain(self.baseline.changed(task.trial.params)),
-            **lesson_of(self.job.predictor, run),
+            **lesson,
             launched=1,
             launches=task.spent.launches,
             engine_s=task.spent.engine_s,

@@ -11,7 +11,7 @@ import numpy as np
 from tuner.spec import FlagValue
 from tuner.study.baseline import Baseline
 from tuner.study.job import Job
-from tuner.study.points import Distributions, draw, inside, top
+from tuner.study.points import Distributions, inside, top
 from tuner.traces import Trace
 
 COVERED = 0.995
@@ -31,8 +31,6 @@ CACHED = frozenset(
 )
 """Flags whose change finds vLLM's compile cache filled; any other one pays for a compilation."""
 LARGEST_GRAPH = 512
-PREDICTED_SAMPLE = 24
-PREDICTED_SEEDS = 3
 
 Point = dict[str, Any]
 
@@ -116,18 +114,19 @@ SUGGESTIONS: dict[str, Callable[[Ground], Point]] = {
 """Changes to the defaults by name, in the order in which they are tried."""
 
 
-def make_seeds(job: Job, baseline: Baseline, trace: Trace) -> list[Point]:
-    """Points to try first, as plain JSON values: a predictor's picks where there is one, then suggestions.
-
-    Only what the space holds and the rules allow, and nothing twice.
-    """
+def suggested(job: Job, baseline: Baseline, trace: Trace) -> list[Point]:
+    """The suggestions as points of the space, as plain JSON values, whether or not they can start."""
     distributions = baseline.space.distributions()
     coverage = min(job.spec.coverage or 1.0, COVERED)
     ground = Ground(distributions, baseline.effective, trace, coverage)
-    suggested = [{**baseline.params, **suggest(ground)} for suggest in SUGGESTIONS.values()]
+    return [{**baseline.params, **suggest(ground)} for suggest in SUGGESTIONS.values()]
+
+
+def make_seeds(job: Job, baseline: Baseline, trace: Trace) -> list[Point]:
+    """Points to try first where no predictor guides: suggestions that the rules allow, nothing twice."""
     points: list[Point] = []
     keys = {baseline.space.config(baseline.params).key()}
-    for point in [*_predicted(job, baseline, suggested), *suggested]:
+    for point in suggested(job, baseline, trace):
         config = baseline.space.config(point)
         if config.key() not in keys and job.rules.check(config) is None:
             keys.add(config.key())
@@ -140,30 +139,15 @@ def clustered(points: list[Point], begin: Mapping[str, Any]) -> list[Point]:
 
     Groups, and points within one, keep the order in which they came.
     """
-    groups: dict[tuple[Any, ...], list[Point]] = {_compiled(begin): []}
+    groups: dict[tuple[Any, ...], list[Point]] = {compiled(begin): []}
     for point in points:
-        groups.setdefault(_compiled(point), []).append(point)
+        groups.setdefault(compiled(point), []).append(point)
     return [point for group in groups.values() for point in group]
 
 
-def _compiled(point: Mapping[str, Any]) -> tuple[Any, ...]:
+def compiled(point: Mapping[str, Any]) -> tuple[Any, ...]:
     """What of a point enters the key of vLLM's compile cache; max-num-seqs by the graph sizes it gives."""
     seqs = point.get("max-num-seqs")
     graphs = min(2 * seqs, LARGEST_GRAPH) if isinstance(seqs, int) else None
     rest = sorted((k, repr(v)) for k, v in point.items() if k not in CACHED and k != "max-num-seqs")
     return (graphs, *rest)
-
-
-def _predicted(job: Job, baseline: Baseline, suggested: list[Point]) -> list[Point]:
-    if job.predictor is None:
-        return []
-    rng = np.random.default_rng(job.spec.seed)
-    distributions = baseline.space.distributions()
-    sample = suggested + [draw(distributions, rng) for _ in range(PREDICTED_SAMPLE)]
-    scored = []
-    for point in sample:
-        config = baseline.space.config(point)
-        if job.rules.check(config) is None:
-            scored.append((job.predictor.capacity_rps(config), point))
-    scored.sort(key=lambda pair: -pair[0])
-    return [point for rps, point in scored[:PREDICTED_SEEDS] if rps > 0]

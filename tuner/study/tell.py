@@ -48,8 +48,8 @@ class Told:
         return {"crash": self.crash, "p99": self.p99}
 
 
-def told_run(run: Run, slo: Slo, history: History) -> Told:
-    """What a launch is told as."""
+def told_run(run: Run, slo: Slo, history: History, estimate: float | None = None) -> Told:
+    """What a launch is told as; `estimate` is what a calibrated simulator thinks that it carries."""
     if run.capacity is None:
         assert run.failure is not None
         failed = {"failure": run.failure.kind.value, "cause": run.failure.cause, "mend": run.failure.mend}
@@ -58,7 +58,8 @@ def told_run(run: Run, slo: Slo, history: History) -> Told:
     attrs: dict[str, Any] = {**_figures(capacity.at, slo), **_server(run), "replays": len(capacity.probes)}
     if capacity.lost:
         load = capacity.probes[0].rps
-        value = load * min(share_within(capacity.at, slo), 1.0 / STEP)
+        below = load / STEP
+        value = min(estimate, below) if estimate else min(load * share_within(capacity.at, slo), below)
         return Told(Outcome.SLO, value, STARTS, LOST, {**attrs, "censored": True, "lost_at_rps": load})
     if capacity.rps <= 0.0:
         return Told(Outcome.SLO, 0.0, STARTS, max(_clipped(capacity.at.margin), _LEAST_FAIL), attrs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from tuner.engines.simulated.setup import Setup, SetupMaker
 from tuner.hardware import Gpu
 from tuner.models import ModelShape
 from tuner.space import LaunchConfig, Rules, flag_table, to_argv
+from tuner.spec import FlagValue
 
 # Real launches of an 8B model on an H200: with nothing cached, with packages read before but another graph to
 # compile, with the same graph compiled before; and what each further GiB of weights adds.
@@ -92,9 +93,7 @@ class SimulatedEngine:
             LaunchFailure: it could not start on a real machine either, by arithmetic; `seconds` is what such
                 a launch costs there.
         """
-        failure = refuse(self._rules, self._table, config)
-        if failure is not None:
-            raise failure
+        self._refuse(config)
         for name in ("loading", "compiling", "capturing graphs") if phase is not None else ():
             assert phase is not None
             phase(name)
@@ -109,6 +108,40 @@ class SimulatedEngine:
             notes=_notes(config),
         )
         return SimulatedServer(setup, facts, self._noise_of_replay)
+
+    @property
+    def coefficients(self) -> Coefficients:
+        """Those of its step times."""
+        return self._maker.coefficients
+
+    def server(
+        self, config: LaunchConfig, coefficients: Coefficients, *, checked: bool = True
+    ) -> SimulatedServer:
+        """A server without a launch's account, its step times by other coefficients.
+
+        Raises:
+            LaunchFailure: it could not start, where that is checked.
+        """
+        if checked:
+            self._refuse(config)
+        setup = SetupMaker(self._maker.memory, coefficients).make(config)
+        facts = ServerFacts(startup_s=0.0, kv_tokens=setup.plan.kv_tokens, command=())
+        return SimulatedServer(setup, facts, lambda: None)
+
+    def effective(self, config: LaunchConfig) -> Mapping[str, FlagValue]:
+        """The values in force of a configuration, and its `kv-tokens`."""
+        setup = self._maker.make(config)
+        return {**setup.effective, "kv-tokens": setup.plan.kv_tokens}
+
+    def observe(self, config: LaunchConfig, kv_tokens: int, weights_gib: float) -> None:
+        """Correct the memory arithmetic by what a launch of `config` logged (0: nothing)."""
+        self._rules.observe(config, kv_tokens=kv_tokens or None, weights_gib=weights_gib or None)
+        self._maker = SetupMaker(self._rules.memory, self._maker.coefficients)
+
+    def _refuse(self, config: LaunchConfig) -> None:
+        failure = refuse(self._rules, self._table, config)
+        if failure is not None:
+            raise failure
 
     def _startup_s(self, setup: Setup) -> float:
         seconds = _WARM_S if setup.compile_key in self._compiled else _COMPILE_S

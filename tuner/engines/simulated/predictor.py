@@ -1,47 +1,45 @@
-"""The simulator as a predictor: what a configuration would carry, found with few replays in virtual time."""
+"""The simulator as a predictor: what a configuration would carry, by what launches have shown so far."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+import numpy as np
 
 from tuner.engines.base import Judged, LaunchFailure, ServerFacts
-from tuner.engines.simulated.engine import SimulatedEngine
-from tuner.replay import Curtailment, Replay, Workload
+from tuner.engines.simulated.calibration import Calibration, Course
+from tuner.engines.simulated.course import course_of, rounded
+from tuner.engines.simulated.engine import SIMULATED_FLAGS, SimulatedEngine
+from tuner.engines.simulated.knobs import KNOBS, stretched
+from tuner.engines.simulated.likeness import Likeness, Numbers
+from tuner.engines.simulated.limit import Loads, highest_load
+from tuner.engines.simulated.screen import Screen
+from tuner.engines.simulated.server import SimulatedServer
+from tuner.replay import Replay
 from tuner.space import LaunchConfig
-from tuner.spec import Slo
+from tuner.spec import FlagValue, Slo
 from tuner.traces.trace import Trace
 
-Send = Callable[[Workload, Curtailment | None], Replay]
-STEP = 1.05
-"""Loads are tried on a grid of such steps from the trace's own."""
-_STRIDE = 8
-_REACH = 120
-_GUARD_MARGIN = math.log(0.95)
-_UNTOUCHED = 0.3
-_EXACT = 0.02
+Key = tuple[LaunchConfig, str, Slo | None]
 
-
-class Loads(Protocol):
-    """Loads made from one part of a trace; `start` is the trace's own, `floor` the lowest worth a replay."""
-
-    start: float
-    floor: float
-
-    def judge(self, send: Send, load: float) -> Judged:
-        """One replay at a load, judged."""
-        ...
+_EXACT = 0.005
+_MISFIT = 0.03
+"""What a prediction is off by even where every coefficient is known: the form of the simulator."""
+_ELASTICITY = 1.1
+"""How much capacity goes with the time of a step, in logs: queues make it a little more than one."""
+_MOST_REPLAYS = 3
+_BOUND_BY = dict.fromkeys(KNOBS, 0.0) | {"weights": 0.35, "cache": 0.2, "matmul": 0.35, "device": 0.1}
 
 
 class SimulatedPredictor:
-    """Predicts with a simulated engine.
+    """Predicts with a simulated engine, calibrated by what it is taught.
 
     Args:
-        engine: the simulator of the GPU, model and version.
+        engine: the simulator of the GPU, model and version; nobody else launches on it.
         loads_of: makes the loads of a trace and an SLO; None stands for the job's own.
-        exact: the engine that is predicted is that simulator itself.
+        exact: the engine that is predicted is that simulator itself, so that there is nothing to calibrate.
     """
 
     def __init__(
@@ -51,24 +49,35 @@ class SimulatedPredictor:
         self._loads_of = loads_of
         self._exact = exact
         self._loads: dict[tuple[str, Slo | None], Loads] = {}
-        self._known: dict[tuple[LaunchConfig, str, Slo | None], float] = {}
-        self._lessons = 0
+        self._known: dict[Key, float] = {}
+        self._start: float | None = None
+        self._taught: list[tuple[LaunchConfig, float]] = []
+        self._calibration = Calibration(self._replay_taught, Likeness(sorted(SIMULATED_FLAGS)))
+        self._screen = Screen()
 
     def capacity_rps(
         self, config: LaunchConfig, *, trace: Trace | None = None, slo: Slo | None = None
     ) -> float:
         """See `Predictor`."""
-        key = (trace.digest() if trace is not None else "", slo)
-        known = self._known.get((config, *key))
+        key = (config, trace.digest() if trace is not None else "", slo)
+        known = self._known.get(key)
         if known is None:
-            if key not in self._loads:
-                self._loads[key] = self._loads_of(trace, slo)
-            known = self._known[config, *key] = self._capacity(config, self._loads[key])
+            known = self._known[key] = self._capacity(config, trace, slo)
+            if trace is None and slo is None:
+                self._note(config, known)
         return known
 
     def spread(self, config: LaunchConfig) -> float:
         """See `Predictor`."""
-        return _EXACT if self._exact else _UNTOUCHED / math.sqrt(1.0 + self._lessons)
+        return float(self._spreads([config])[0])
+
+    def screen(self, configs: Sequence[LaunchConfig]) -> list[tuple[float, float]]:
+        """See `Predictor`."""
+        effective = [self._effective(config) for config in configs]
+        usual = self._screen.guess(effective)
+        beyond, _ = self._calibration.beyond_of(effective)
+        guesses = np.exp(usual - _ELASTICITY * beyond).tolist()
+        return list(zip(guesses, self._spreads(configs, effective).tolist(), strict=True))
 
     def learn(
         self, config: LaunchConfig, facts: ServerFacts, judgements: Sequence[tuple[float, Judged]]
@@ -80,53 +89,90 @@ class SimulatedPredictor:
         self, config: LaunchConfig, facts: ServerFacts, judgements: Sequence[tuple[float, Judged]]
     ) -> Mapping[str, Any]:
         """See `Predictor`."""
-        return {"config": dict(config), "kv_tokens": facts.kv_tokens}
+        return {
+            "config": dict(config),
+            "kv_tokens": facts.kv_tokens,
+            "weights_gib": facts.weights_gib,
+            "replays": [
+                {"load": load, "passes": judged.passes, **rounded(course_of(judged.replay))}
+                for load, judged in judgements
+            ],
+        }
 
     def recall(self, lesson: Mapping[str, Any]) -> None:
         """See `Predictor`."""
-        self._lessons += 1
+        config = LaunchConfig.of(lesson["config"])
+        passed = [replay["load"] for replay in lesson["replays"] if replay["passes"]]
+        self._start = max([*passed, self._start or 0.0]) or None
+        if self._exact:
+            return
+        self._engine.observe(config, lesson["kv_tokens"], lesson["weights_gib"])
+        replays = _telling(lesson["replays"])
+        self._taught.append((config, 0.0))
+        self._calibration.learn(self._effective(config), [(r["load"], r) for r in replays])
+        self._known.clear()
+        self._screen.forget()
 
-    def _capacity(self, config: LaunchConfig, loads: Loads) -> float:
-        """Between the highest load that passes and the lowest that fails, by their margins."""
+    def _spreads(
+        self, configs: Sequence[LaunchConfig], effective: Sequence[Mapping[str, FlagValue]] | None = None
+    ) -> Numbers:
+        if self._exact:
+            return np.full(len(configs), _EXACT)
+        effective = effective or [self._effective(config) for config in configs]
+        _, beyond = self._calibration.beyond_of(effective)
+        common = self._calibration.knobs_spread(np.array(list(_BOUND_BY.values())))
+        return np.asarray(np.hypot(_ELASTICITY * np.hypot(beyond, common), _MISFIT))
+
+    def _effective(self, config: LaunchConfig) -> Mapping[str, FlagValue]:
+        return self._engine.effective(config)
+
+    def _server(self, config: LaunchConfig, *, checked: bool = True) -> SimulatedServer:
+        logs = self._calibration.knobs_of(self._effective(config)) if not self._exact else None
+        return self._server_at(config, logs, checked=checked)
+
+    def _server_at(self, config: LaunchConfig, logs: Numbers | None, *, checked: bool) -> SimulatedServer:
+        base = self._engine.coefficients
+        coefficients = stretched(base, logs.tolist()) if logs is not None else base
+        return self._engine.server(config, coefficients, checked=checked)
+
+    def _capacity(self, config: LaunchConfig, trace: Trace | None, slo: Slo | None) -> float:
         try:
-            server = self._engine.launch(config, Path())
+            server = self._server(config)
         except LaunchFailure:
             return 0.0
-        margins: dict[int, tuple[bool, float]] = {}
+        loads = self._loads_for(trace, slo)
+        start = self._start if trace is None and self._start is not None else loads.start
+        return highest_load(loads, lambda workload, _: server.replay(workload), start)
 
-        def passes(step: int) -> bool:
-            if step not in margins:
-                judged = loads.judge(server.replay, loads.start * STEP**step)
-                margins[step] = judged.passes, judged.margin
-            return margins[step][0]
+    def _loads_for(self, trace: Trace | None, slo: Slo | None) -> Loads:
+        key = (trace.digest() if trace is not None else "", slo)
+        if key not in self._loads:
+            self._loads[key] = self._loads_of(trace, slo)
+        return self._loads[key]
 
-        lowest = math.ceil(math.log(loads.floor / loads.start) / math.log(STEP) - 1e-6)
-        low, high, stride = -_REACH, _REACH, _STRIDE
-        step = max(0, lowest)
-        while True:
-            if passes(step):
-                low = step
-                step = min(low + stride, _REACH)
-            else:
-                high = step
-                step = max(high - stride, lowest)
-            if step in margins or (low > -_REACH and high < _REACH):
-                break
-            stride *= 2
-        if low == -_REACH:
-            return 0.0
-        while high - low > 1:
-            middle = (low + high) // 2
-            if passes(middle):
-                low = middle
-            else:
-                high = middle
-        above = margins[high][1] if high in margins else math.inf
-        return float(loads.start * STEP ** (low + _share(margins[low][1], above)))
+    def _replay_taught(self, launch: int, load: float, logs: Numbers) -> Course:
+        server = self._server_at(self._taught[launch][0], logs, checked=False)
+        kept: list[Replay] = []
+
+        def send(workload: Any, _: object) -> Replay:
+            kept.append(server.replay(workload))
+            return kept[-1]
+
+        self._loads_for(None, None).judge(send, load)
+        return course_of(kept[-1])
+
+    def _note(self, config: LaunchConfig, capacity: float) -> None:
+        """Let the screen know what was simulated, without what the configuration has beyond the knobs."""
+        if capacity > 0.0:
+            effective = self._effective(config)
+            beyond, _ = self._calibration.beyond_of([effective])
+            self._screen.note(effective, math.log(capacity) + _ELASTICITY * float(beyond[0]))
 
 
-def _share(below: float, above: float) -> float:
-    """Where between two neighbouring loads the P99 reaches the guarded limit."""
-    if not math.isfinite(above) or above <= below:
-        return 0.5
-    return min(max((_GUARD_MARGIN - below) / (above - below), 0.0), 0.95)
+def _telling(replays: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The replays to fit: those around the capacity, and the lowest load."""
+    passed = sorted((r for r in replays if r["passes"]), key=lambda r: -r["load"])
+    failed = sorted((r for r in replays if not r["passes"]), key=lambda r: r["load"])
+    chosen = [*passed[:1], *failed[:1], *passed[-1:], *failed[1:2]]
+    unique = {r["load"]: r for r in chosen}
+    return [r for r in unique.values() if any(v is not None for v in r["ttft"])][:_MOST_REPLAYS]
