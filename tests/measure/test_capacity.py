@@ -24,7 +24,7 @@ def monotone(capacity: float, *, sharpness: float = math.inf) -> Callable[[float
         passes = rps <= capacity * (1 + 1e-9)
         distance = math.log(rps / capacity)
         margin = sharpness * distance - 0.05 if math.isfinite(sharpness) else (-9.0 if passes else math.inf)
-        return SimpleNamespace(passes=passes, margin=margin)
+        return SimpleNamespace(passes=passes, margin=margin, carried_rps=None)
 
     return measure
 
@@ -86,6 +86,50 @@ def test_a_loser_costs_one_replay(log_capacity: float, log_start: float) -> None
         assert found.rps == pytest.approx(truth(capacity))
 
 
+def carrying(capacity: float, *, error: float = 1.0) -> Callable[[float], Any]:
+    """A server that says, when it falls behind, what it carried, `error` times the truth."""
+
+    def measure(rps: float) -> Any:
+        passes = rps <= capacity * (1 + 1e-9)
+        return SimpleNamespace(passes=passes, margin=-9.0, carried_rps=None if passes else error * capacity)
+
+    return measure
+
+
+def test_what_was_carried_saves_replays() -> None:
+    rng = np.random.default_rng(9)
+    counts: list[tuple[int, int]] = []
+    for _ in range(300):
+        capacity = math.exp(rng.uniform(-3, 3))
+        start = capacity * 2 ** rng.uniform(-1, 1)
+        told = find_capacity(carrying(capacity, error=math.exp(rng.normal(0, 0.01))), GRID, start)
+        assert told.rps == pytest.approx(truth(capacity))
+        counts.append((len(told.probes), len(find_capacity(monotone(capacity), GRID, start).probes)))
+    told_mean, silent_mean = np.mean(counts, axis=0)
+    assert max(counts)[0] <= 6 and told_mean < silent_mean - 0.5
+
+
+@given(LOGS, LOGS, st.floats(0.05, 20.0))
+def test_what_was_carried_may_be_wrong(log_capacity: float, log_start: float, error: float) -> None:
+    capacity = math.exp(log_capacity)
+    found = find_capacity(carrying(capacity, error=error), GRID, math.exp(log_start))
+    assert found.rps == pytest.approx(truth(capacity))
+    assert len(found.probes) <= 24
+
+
+def test_half_a_step_further_where_few_replays_were_enough() -> None:
+    rng = np.random.default_rng(10)
+    for _ in range(200):
+        capacity = math.exp(rng.uniform(-3, 3))
+        whole = find_capacity(carrying(capacity), GRID, capacity)
+        half = find_capacity(carrying(capacity), GRID, capacity, halve=True)
+        assert whole.rps <= half.rps <= capacity * (1 + 1e-9)
+        assert half.bracket_rps[0] == half.rps and half.at.passes
+        if len(whole.probes) < 6:
+            assert half.bracket_rps[1] / half.rps == pytest.approx(math.sqrt(STEP))
+            assert capacity / half.rps < math.sqrt(STEP) * (1 + 1e-9)
+
+
 def test_nothing_passes() -> None:
     found = find_capacity(monotone(0.0001 * STEP**-400, sharpness=1.0), GRID, 1.0)
     assert found.rps == 0.0
@@ -116,7 +160,7 @@ def test_noise_still_gives_adjacent_loads(seed: int) -> None:
 
     def measure(rps: float) -> Any:
         passes = bool(rps * math.exp(rng.normal(0, 0.1)) <= 3.0)
-        return SimpleNamespace(passes=passes, margin=math.log(rps / 3.0))
+        return SimpleNamespace(passes=passes, margin=math.log(rps / 3.0), carried_rps=None)
 
     found: Capacity = find_capacity(measure, GRID, 2.0)
     by_load = {probe.rps: probe.passes for probe in found.probes}

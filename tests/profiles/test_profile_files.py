@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from test_exporters import make_profile
+from exported import make_profile
 
 from tuner.errors import BadRequest
 from tuner.profiles import SCHEMA_VERSION, load_profile, profile_to_json, save_profile

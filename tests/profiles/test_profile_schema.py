@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
+from exported import make_profile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_exporters import make_profile
 
 from tuner.errors import BadRequest
 from tuner.profiles import (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tuner.errors import BadRequest
 from tuner.hardware import catalogue, find_gpu
 from tuner.models import find_model
-from tuner.space import LaunchConfig, SearchSpace, feasible_share, flag_table, load_space, to_argv
+from tuner.space import LaunchConfig, SearchSpace, flag_table, load_space, to_argv
 from tuner.space.lengths import length_choices
 from tuner.space.shipped import shipped_spaces, space_for
 from tuner.space.yaml_file import parse_yaml
@@ -318,15 +318,6 @@ def test_whole_floats_are_whole_numbers_where_the_flag_is_one(load) -> None:
 
 def test_an_open_float_range_has_no_size(load) -> None:
     assert load("parameters: {gpu-memory-utilization: {low: 0.5, high: 0.9}}").size() == math.inf
-
-
-def test_feasible_share(load) -> None:
-    space = load("parameters: {max-num-seqs: {low: 1, high: 100}, swap-space: [0, 4]}")
-    share = feasible_share(space, lambda config: None if config["max-num-seqs"] <= 25 else "no", seed=1)
-    assert 0.2 < share < 0.3
-    assert share == feasible_share(space, lambda c: None if c["max-num-seqs"] <= 25 else "no", seed=1)
-    assert feasible_share(space, lambda config: "never") == 0.0
-    assert feasible_share(space, lambda config: None) == 1.0
 
 
 BAD = {

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from tuner.cli import trace
+from tuner.cli.dashboard import dashboard
 from tuner.cli.doctor import doctor
 from tuner.cli.explain import explain
 from tuner.cli.export import export
@@ -29,7 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.callback(invoke_without_command=True)(tune)
-for command in (replay, simulate, record, report, export, explain, studies, doctor):
+for command in (replay, simulate, record, report, dashboard, export, explain, studies, doctor):
     app.command()(command)
 app.add_typer(trace.app, name="trace")
 

@@ -16,6 +16,9 @@ _NEAR_STRIDES = (3, 8, 4, 16, 8, 4, 28)
 _NEAR_BELOW, _NEAR_ABOVE = -0.3, 0.4  # log(P99 / SLO)
 _MAX_REPLAYS = 24
 _REACH = 200  # grid steps from the anchor: a factor of 17,000 either way
+_GUESSES = 3
+_HALVE_WITHIN = 6  # replays
+_SHY = 0.3  # of a grid step: what a server carried is a little more than its capacity
 
 Measure = Callable[[float], Judgement]
 """Replay at a load in requests/s and judge it."""
@@ -54,11 +57,15 @@ class LoadGrid:
 
     def step(self, rps: float) -> int:
         """The grid step nearest to a load."""
-        return round(math.log(rps / self.anchor_rps) / math.log(STEP))
+        return round(self.place(rps))
 
-    def rps(self, step: int) -> float:
+    def place(self, rps: float) -> float:
+        """Where a load lies, in grid steps."""
+        return math.log(rps / self.anchor_rps) / math.log(STEP)
+
+    def rps(self, step: float) -> float:
         """The load of a step."""
-        return self.anchor_rps * STEP**step
+        return float(self.anchor_rps * STEP**step)
 
 
 def find_capacity(
@@ -69,62 +76,107 @@ def find_capacity(
     beat_start: bool = False,
     floor_rps: float = 0.0,
     max_replays: int = _MAX_REPLAYS,
+    halve: bool = False,
 ) -> Capacity:
     """Bracket and bisect to one grid step, from `start_rps` up or down.
 
-    The strides are those whose bracket the bisection can still close in six replays within a factor 2 of the
-    start (8 and 16 steps are x1.48 and x2.18) and in nine within a factor 8 (44 steps). Where the P99 at the
-    start is close to the limit the first stride is short. The result is the same from every start as long as
-    passing is monotone in the load. With `beat_start` a configuration that fails at the start has lost, and
-    the search ends there. No load below `floor_rps` is tried.
+    Where a server fell behind, the next load is what it carried. Where nothing is known, it is one of the
+    strides whose bracket bisection can still close in six replays within a factor 2 of the start (8 and 16
+    steps are x1.48 and x2.18) and in nine within a factor 8 (44 steps); where P99 at the start is close to
+    the limit the first stride is short. The result is the same from every start as long as passing is
+    monotone in the load.
+
+    With `beat_start` a configuration that fails at the start has lost, and the search ends there. No load
+    below `floor_rps` is tried. `halve` goes on to half a step where five replays were enough.
     """
-    judged: dict[int, Judgement] = {}
-    order: list[int] = []
+    return _Search(measure, grid, floor_rps, max_replays).run(grid.step(start_rps), beat_start, halve)
 
-    def passes(step: int) -> bool:
-        if step not in judged:
-            judged[step] = measure(grid.rps(step))
-            order.append(step)
-        return judged[step].passes
 
-    start = grid.step(start_rps)
-    lowest = start - _REACH
-    if floor_rps > 0.0:
-        lowest = max(lowest, math.ceil(round(math.log(floor_rps / grid.anchor_rps) / math.log(STEP), 6)))
-        start = max(start, lowest)
-    up = passes(start)
-    low: int | None = start if up else None
-    high: int | None = None if up else start
-    lost = beat_start and not up
-    for stride in _strides(judged[start].margin):
-        if lost or (low is not None and high is not None) or len(order) >= max_replays:
-            break
-        if low is not None:
-            ahead = min(low + stride, start + _REACH)
+class _Search:
+    """One search; steps are whole but for the last of one that halves."""
+
+    def __init__(self, measure: Measure, grid: LoadGrid, floor_rps: float, max_replays: int) -> None:
+        self._measure, self._grid, self._most = measure, grid, max_replays
+        self._floor = math.ceil(round(grid.place(floor_rps), 6)) if floor_rps > 0.0 else None
+        self._judged: dict[float, Judgement] = {}
+        self._low: float | None = None
+        self._high: float | None = None
+        self._guesses = 0
+
+    def run(self, start: int, beat_start: bool, halve: bool) -> Capacity:
+        lowest = start - _REACH
+        if self._floor is not None:
+            lowest = max(lowest, self._floor)
+            start = max(start, lowest)
+        self._try(start)
+        lost = beat_start and self._low is None
+        if not lost:
+            self._bracket(start, lowest)
+            self._close()
+            few = len(self._judged) < min(self._most, _HALVE_WITHIN)
+            if halve and few and self._low is not None and self._high is not None:
+                self._try((self._low + self._high) / 2)
+        return self._found(lost)
+
+    def _room(self) -> bool:
+        return len(self._judged) < self._most
+
+    def _try(self, step: float) -> None:
+        judgement = self._judged[step] = self._measure(self._grid.rps(step))
+        if judgement.passes:
+            self._low = step
         else:
-            assert high is not None
-            ahead = max(high - stride, lowest)
-        if ahead in judged:
-            break
-        if passes(ahead):
-            low = ahead
-        else:
-            high = ahead
-    while low is not None and high is not None and high - low > 1 and len(order) < max_replays:
+            self._high = step
+
+    def _bracket(self, start: int, lowest: int) -> None:
+        for stride in _strides(self._judged[start].margin):
+            if (self._low is not None and self._high is not None) or not self._room():
+                return
+            if self._low is not None:
+                ahead = min(self._low + stride, start + _REACH)
+            else:
+                assert self._high is not None
+                guess = self._carried(self._high)
+                ahead = self._high - stride
+                if guess is not None and self._guesses < _GUESSES:
+                    self._guesses += 1
+                    ahead = min(guess, self._high - 1)
+                ahead = max(ahead, lowest)
+            if ahead in self._judged:
+                return
+            self._try(ahead)
+
+    def _close(self) -> None:
+        """Down to one step between what passes and what fails."""
+        while self._low is not None and self._high is not None and self._high - self._low > 1:
+            if not self._room():
+                return
+            self._try(self._between(self._low, self._high))
+
+    def _between(self, low: float, high: float) -> float:
         middle = (low + high) // 2
-        if passes(middle):
-            low = middle
-        else:
-            high = middle
-    probes = tuple(Probe(grid.rps(s), judged[s].passes, judged[s].margin) for s in order)
-    best = grid.rps(low) if low is not None else 0.0
-    return Capacity(
-        rps=best,
-        bracket_rps=(best, grid.rps(high) if high is not None else math.inf),
-        at=judged[low] if low is not None else judged[min(judged)],
-        probes=probes,
-        lost=lost,
-    )
+        guess = self._carried(high) if self._guesses < _GUESSES else None
+        if guess is None:
+            return middle
+        self._guesses += 1
+        # what was carried is all that can be: the step above it tells whether the search is over
+        return min(max(guess, low + 1), high - 1)
+
+    def _carried(self, step: float) -> int | None:
+        """The step at which a server that fell behind would have kept up."""
+        carried = self._judged[step].carried_rps
+        return math.floor(self._grid.place(carried) - _SHY) if carried else None
+
+    def _found(self, lost: bool) -> Capacity:
+        judged, low, grid = self._judged, self._low, self._grid
+        best = grid.rps(low) if low is not None else 0.0
+        return Capacity(
+            rps=best,
+            bracket_rps=(best, grid.rps(self._high) if self._high is not None else math.inf),
+            at=judged[low] if low is not None else judged[min(judged)],
+            probes=tuple(Probe(grid.rps(s), j.passes, j.margin) for s, j in judged.items()),
+            lost=lost,
+        )
 
 
 def _strides(margin: float) -> Iterator[int]:

@@ -87,6 +87,7 @@ class LoadTest:
             start,
             beat_start=beat_start,
             floor_rps=self.floor_rps,
+            halve=True,
         )
 
     def with_users(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.measure.percentile import MIN_REQUESTS, nearest_rank, p99_interval
-from tuner.measure.stability import backlog_grows
+from tuner.measure.stability import backlog_grows, carried_rps
 from tuner.replay.records import Replay
 from tuner.replay.stop import Curtailment
 from tuner.spec import Slo
@@ -35,7 +35,7 @@ class Judgement:
 
     `passes` is the point verdict that the search goes by (P99 within the guarded SLO and no growing backlog);
     `margin` is the largest log(P99 / limit) over the metrics; `p99_s` and `interval_s` are those of that
-    metric.
+    metric. `carried_rps` is what the server carried while it fell behind, None where it kept up.
     """
 
     verdict: Verdict
@@ -51,6 +51,7 @@ class Judgement:
     unstable: bool
     reason: str
     replay: Replay
+    carried_rps: float | None = None
 
 
 def guarded(slo: Slo, times: float = GUARD) -> dict[str, float]:
@@ -93,6 +94,7 @@ def judge(replay: Replay, slo: Slo) -> Judgement:
         unstable=unstable,
         reason=reason,
         replay=replay,
+        carried_rps=carried_rps(replay) if unstable or replay.stopped else None,
     )
 
 

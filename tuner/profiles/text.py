@@ -8,6 +8,8 @@ from typing import Any
 import yaml
 
 _FRAGILE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
+# what another reader than PyYAML takes for a number ("1e3", "0o17") or a truth ("y")
+_MISREAD = re.compile(r"[-+]?\.?[0-9]|[ynYN]$")
 
 
 class _Dumper(yaml.SafeDumper):
@@ -19,7 +21,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
-    style = '"' if _FRAGILE.search(value) else None
+    style = '"' if _FRAGILE.search(value) else "'" if _MISREAD.match(value) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 

@@ -3,7 +3,6 @@
 from tuner.space.argv import rendered, to_argv
 from tuner.space.config import LaunchConfig
 from tuner.space.defaults import effective_defaults
-from tuner.space.feasible import feasible_share
 from tuner.space.fit import check_feasible, gpus_needed
 from tuner.space.flag import Flag, FlagKind
 from tuner.space.flags import (
@@ -38,7 +37,6 @@ __all__ = [
     "capture_sizes",
     "check_feasible",
     "effective_defaults",
-    "feasible_share",
     "find_vllm",
     "flag_table",
     "gpus_needed",

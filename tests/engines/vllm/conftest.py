@@ -45,7 +45,8 @@ def make_engine(faults: Faults, tmp_path: Path) -> Iterator[Callable[..., VllmEn
             **given,
         }
         installed = options.pop("installed", None)
-        engine = VllmEngine(installed, model=str(model), gpu=find_gpu("cpu"), **options)  # type: ignore[arg-type]
+        gpu = options.pop("gpu", find_gpu("cpu"))
+        engine = VllmEngine(installed, model=str(model), gpu=gpu, **options)  # type: ignore[arg-type]
         made.append(engine)
         return engine
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -16,8 +17,9 @@ from contract import small_trace
 from vllm_helpers import Faults, tuner_with_server, wait_for, watcher_of
 
 from tuner.engines.base import FailureKind, LaunchFailure
-from tuner.engines.vllm import VllmEngine, ports, sessions
+from tuner.engines.vllm import VllmEngine, gpu_memory, ports, sessions
 from tuner.engines.vllm.owner import Owner, clear_leftovers
+from tuner.hardware import find_gpu
 from tuner.replay import Workload
 from tuner.space import LaunchConfig
 
@@ -208,3 +210,21 @@ def test_what_another_host_or_container_owns_is_left_alone(tmp_path: Path) -> No
     finally:
         innocent.kill()
         innocent.wait()
+
+
+def test_a_card_that_is_gone_is_the_machines_fault(
+    make_engine: Callable[..., VllmEngine], faults: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards: list[tuple[int, ...]] = [(0, 0)]
+    monkeypatch.setattr(gpu_memory, "used_bytes", lambda: cards[0])
+    engine = make_engine(gpu=find_gpu("2xH200-141G"))
+    faults.set("exits_while_serving")
+    with engine.launch(SMALL, tmp_path / "serving") as server, pytest.raises(LaunchFailure) as caught:
+        cards[0] = ()
+        server.replay(Workload(small_trace(6, 200.0, outputs=4)))
+    assert caught.value.kind is FailureKind.DRIVER and "Xid" in caught.value.mend
+    cards[0] = (0, 0)
+    faults.set("dies", "RuntimeError: CUDA error: unspecified launch failure")
+    with pytest.raises(LaunchFailure) as caught:
+        engine.launch(SMALL, tmp_path / "still there")
+    assert caught.value.kind is FailureKind.ENGINE_DEAD

@@ -226,9 +226,11 @@ class VllmEngine:
                 defaults=self._defaults,
                 notes=tuple(notes),
             )
-        except BaseException:
+        except BaseException as error:
             running.stop()
             self._notes += running.notes
+            if isinstance(error, LaunchFailure) and (blamed := running.blame(error)) is not error:
+                raise blamed from error
             raise
         self._startups.append(startup_s)
         return VllmServer(said, running, watched, self._limits, self._options)

@@ -8,6 +8,7 @@ import threading
 import time
 from pathlib import Path
 
+from tuner.engines.base import FailureKind, LaunchFailure
 from tuner.engines.vllm import gpu_memory, ports, process, sessions
 from tuner.engines.vllm.launchers import Command
 from tuner.engines.vllm.limits import Limits
@@ -53,6 +54,19 @@ class Running:
         tree = sessions.members(self.handle.pid)
         tree += [stat for pid in self._container_pids() if (stat := sessions.stat_of(pid))]
         return Activity(sum(stat.cpu_s for stat in tree), any(stat.state in "RD" for stat in tree))
+
+    def blame(self, failure: LaunchFailure) -> LaunchFailure:
+        """The failure, or that of a card that has gone meanwhile: no configuration's fault, and no other one
+        would start."""
+        if len(gpu_memory.used_bytes()) >= len(self._memory_before):
+            return failure
+        return LaunchFailure(
+            FailureKind.DRIVER,
+            f"a GPU does not answer any more (the server's last word: {failure.cause})",
+            mend="look for an Xid in dmesg, bring the card back, then give the same command again",
+            log=failure.log,
+            seconds=failure.seconds,
+        )
 
     def stop(self) -> None:
         """End it all and wait until it is gone; the second call does nothing."""

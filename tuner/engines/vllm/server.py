@@ -75,12 +75,12 @@ class VllmServer:
         Raises:
             LaunchFailure: the server died or hung; it is stopped then.
         """
-        warm_up_s = self._send(warm_up(workload.trace)).engine_s if not self._replays else 0.0
-        self._replays += 1
-        before = self._metrics()
-        replay = self._send(workload, stop, progress)
-        counters = {**replay.counters, **self._metrics().since(before), "warm_up_s": warm_up_s}
-        return replace(replay, counters=counters)
+        try:
+            return self._replay(workload, stop, progress)
+        except LaunchFailure as failure:
+            if (blamed := self._running.blame(failure)) is not failure:
+                raise blamed from failure
+            raise
 
     def stop(self) -> None:
         """Stop it and wait until processes, port and GPU memory are back; safe to call twice."""
@@ -93,6 +93,14 @@ class VllmServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _replay(self, workload: Workload, stop: Curtailment | None, progress: Progress | None) -> Replay:
+        warm_up_s = self._send(warm_up(workload.trace)).engine_s if not self._replays else 0.0
+        self._replays += 1
+        before = self._metrics()
+        replay = self._send(workload, stop, progress)
+        counters = {**replay.counters, **self._metrics().since(before), "warm_up_s": warm_up_s}
+        return replace(replay, counters=counters)
 
     def _send(
         self, workload: Workload, stop: Curtailment | None = None, progress: Progress | None = None

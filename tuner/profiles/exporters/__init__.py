@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from tuner.errors import BadRequest
-from tuner.profiles.exporters import compose, json, kubernetes, shell, systemd, vllm
+from tuner.masking import mask
+from tuner.profiles.exporters import compose, helm, json, kubernetes, shell, systemd, vllm
 from tuner.profiles.profile import Profile
+from tuner.profiles.secrets import without_secrets
 
 Exporter = Callable[[Profile], str]
 EXPORTERS: Mapping[str, Exporter] = MappingProxyType(
@@ -17,6 +19,7 @@ EXPORTERS: Mapping[str, Exporter] = MappingProxyType(
         "compose": compose.export,
         "kubernetes": kubernetes.export,
         "systemd": systemd.export,
+        "helm": helm.export,
         "json": json.export,
     }
 )
@@ -29,11 +32,11 @@ def formats() -> tuple[str, ...]:
 
 
 def export(profile: Profile, format: str) -> str:
-    """The profile's winner as a file of that format.
+    """The profile's winner as a file of that format, without secrets.
 
     Raises:
-        BadRequest: no such format, or a value that the format cannot hold.
+        BadRequest: no such format, a value that the format cannot hold, or flags that were not launched.
     """
     if format not in EXPORTERS:
         raise BadRequest(f"format {format}: unknown", f"choose one of {', '.join(EXPORTERS)}")
-    return EXPORTERS[format](profile)
+    return mask(EXPORTERS[format](without_secrets(profile)))

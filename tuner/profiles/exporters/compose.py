@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
 from typing import Any
 
 from tuner.profiles.exporters.common import (
@@ -10,9 +9,11 @@ from tuner.profiles.exporters.common import (
     comment,
     gpus,
     image,
+    model_folder,
     name_of,
     patience_s,
     serve_words,
+    shm_gib,
 )
 from tuner.profiles.profile import Profile
 from tuner.profiles.text import yaml_text
@@ -22,13 +23,13 @@ def export(profile: Profile) -> str:
     """One service. The hub's token is taken from the environment of whoever starts it, never written here."""
     words = [_literal(word) for word in serve_words(profile)]
     service: dict[str, Any] = {
-        "image": image(profile),
+        "image": ":".join(image(profile)),
         "entrypoint": words[:2],
         "command": words[2:],
         "ports": [f"{PORT}:{PORT}"],
         "environment": {"HF_TOKEN": "${HF_TOKEN:-}"},
         "volumes": [{"type": "volume", "source": "huggingface", "target": "/root/.cache/huggingface"}],
-        "ipc": "host",
+        "shm_size": f"{shm_gib(profile)}gb",
         "restart": "unless-stopped",
         "healthcheck": {
             "test": ["CMD", "python3", "-c", _PROBE],
@@ -38,8 +39,8 @@ def export(profile: Profile) -> str:
             "start_period": f"{patience_s(profile)}s",
         },
     }
-    if PurePosixPath(profile.model).is_absolute():
-        path = _literal(profile.model)
+    if folder := model_folder(profile):
+        path = _literal(folder)
         service["volumes"].append({"type": "bind", "source": path, "target": path, "read_only": True})
     if gpus(profile):
         device = {"driver": "nvidia", "count": gpus(profile), "capabilities": ["gpu"]}

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
 from typing import Any
 
 from tuner.profiles.exporters.common import (
     PORT,
+    PROBE_EVERY_S,
+    TOKEN,
     comment,
     gpus,
     image,
+    kubernetes_word,
+    model_folder,
     name_of,
-    patience_s,
     serve_words,
+    shm_gib,
+    startup_tries,
 )
 from tuner.profiles.profile import Profile
 from tuner.profiles.text import yaml_text
-
-_PROBE_EVERY_S = 10
 
 
 def export(profile: Profile) -> str:
@@ -25,16 +27,16 @@ def export(profile: Profile) -> str:
     name = name_of(profile)
     labels = {"app.kubernetes.io/name": name}
     volumes: list[dict[str, Any]] = [
-        {"name": "shm", "emptyDir": {"medium": "Memory"}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{shm_gib(profile)}Gi"}},
         {"name": "cache", "emptyDir": {}},
     ]
     mounts: list[dict[str, Any]] = [
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - the container's shared memory
         {"name": "cache", "mountPath": "/root/.cache"},
     ]
-    if PurePosixPath(profile.model).is_absolute():
-        volumes.append({"name": "model", "hostPath": {"path": profile.model, "type": "Directory"}})
-        mounts.append({"name": "model", "mountPath": profile.model, "readOnly": True})
+    if folder := model_folder(profile):
+        volumes.append({"name": "model", "hostPath": {"path": folder, "type": "Directory"}})
+        mounts.append({"name": "model", "mountPath": folder, "readOnly": True})
     container = _container(profile)
     container["volumeMounts"] = mounts
     spec = {"containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": 60}
@@ -60,29 +62,24 @@ def export(profile: Profile) -> str:
 
 
 def _container(profile: Profile) -> dict[str, Any]:
-    words = [_literal(word) for word in serve_words(profile)]
+    words = [kubernetes_word(word) for word in serve_words(profile)]
     health = {"path": "/health", "port": "http"}
     container: dict[str, Any] = {
         "name": "vllm",
-        "image": image(profile),
+        "image": ":".join(image(profile)),
         "command": words[:2],
         "args": words[2:],
         "ports": [{"name": "http", "containerPort": PORT}],
-        "env": [
-            {
-                "name": "HF_TOKEN",
-                "valueFrom": {"secretKeyRef": {"name": "huggingface", "key": "token", "optional": True}},
-            }
-        ],
+        "env": [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": TOKEN}}],
         "startupProbe": {
             "httpGet": health,
-            "periodSeconds": _PROBE_EVERY_S,
-            "failureThreshold": -(-patience_s(profile) // _PROBE_EVERY_S),
+            "periodSeconds": PROBE_EVERY_S,
+            "failureThreshold": startup_tries(profile),
         },
         "readinessProbe": {"httpGet": health, "periodSeconds": 5},
         "livenessProbe": {
             "httpGet": health,
-            "periodSeconds": _PROBE_EVERY_S,
+            "periodSeconds": PROBE_EVERY_S,
             "timeoutSeconds": 5,
             "failureThreshold": 6,
         },
@@ -90,8 +87,3 @@ def _container(profile: Profile) -> dict[str, Any]:
     if gpus(profile):
         container["resources"] = {"limits": {"nvidia.com/gpu": gpus(profile)}}
     return container
-
-
-def _literal(word: str) -> str:
-    """The word past Kubernetes's `$(NAME)`: two dollar signs stand for one."""
-    return word.replace("$", "$$")

@@ -18,8 +18,17 @@ def export(profile: Profile) -> str:
         BadRequest: a value that no command line can hold.
     """
     shell = "" if profile.provenance == "simulated" else "#!/bin/sh\n"
-    lines = " \\\n    ".join([*_grouped(serve_words(profile)), '"$@"'])
-    return f"{shell}{comment(profile)}exec {lines}\n"
+    words = serve_words(profile)
+    lines = " \\\n    ".join([*_grouped(words), '"$@"'])
+    return f"{shell}{comment(profile)}{_for_shellcheck(words)}exec {lines}\n"
+
+
+def _for_shellcheck(words: list[str]) -> str:
+    """What a checker of shell scripts has to know: the shell, and that a dollar sign or a backslash within
+    single quotes is meant as it stands.
+    """
+    meant = "SC1003,SC2016 " if any(character in word for word in words for character in "$`\\") else ""
+    return f"# shellcheck shell=sh{' disable=' + meant if meant else ''}".rstrip() + "\n"
 
 
 def _grouped(words: list[str]) -> list[str]:

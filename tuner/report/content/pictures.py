@@ -9,6 +9,7 @@ from tuner.report.content.predictions import predictions
 from tuner.report.content.view import Replays, View, p99_of
 from tuner.report.page.charts import Bar, BarChart, Chart, Point, Rule, Series, XyChart
 from tuner.report.words import changes, duration, latency, rate, shown
+from tuner.study.kept import KeptTrial
 
 _TOP_OF_SLO = 2.0
 """P99s above so many times the limit are drawn at the picture's upper edge."""
@@ -48,6 +49,21 @@ def _load_curve(view: View, metric: str, limit: float) -> XyChart:
         x_name=view.load_name,
         y_name=f"P99 of {name}, s",
         series=tuple(s for s in series if s.points),
+        rules=(Rule(limit, f"SLO {duration(limit)}"),),
+    )
+
+
+def trial_curve(view: View, trial: KeptTrial) -> XyChart:
+    """Load against P99 of one trial, of the first limit of the SLO."""
+    metric, limit = next(iter(view.study.limits.items()))
+    name = f"trial {trial.number}"
+    return XyChart(
+        id=f"trial-{trial.number}",
+        title=f"P99 of {shown(metric)} against the load: {name}",
+        description=changes(trial.changed),
+        x_name=view.load_name,
+        y_name=f"P99 of {shown(metric)}, s",
+        series=(_curve(name, trial.launch.replays, metric, limit, "tuned", "circle"),),
         rules=(Rule(limit, f"SLO {duration(limit)}"),),
     )
 

@@ -25,6 +25,16 @@ def chart_svg(chart: Chart) -> str:
     return _xy_svg(chart) if isinstance(chart, XyChart) else _bars_svg(chart)
 
 
+def svg_file(chart: Chart) -> str:
+    """The picture as a file of its own, light or dark by who looks at it."""
+    from tuner.report.page.html import style
+
+    svg = chart_svg(chart).replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" ', 1)
+    ground = '<rect width="100%" height="100%" fill="var(--bg)"/>'
+    font = "text{font-family:sans-serif}"
+    return svg.replace("</desc>", f"</desc><style>{style()}{font}</style>{ground}", 1)
+
+
 def _frame(chart: Chart, height: float, parts: list[str]) -> str:
     head = (
         f'<svg class="chart" viewBox="0 0 {WIDTH} {height:g}" role="img" '
