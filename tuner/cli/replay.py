@@ -39,8 +39,8 @@ from tuner.replay import (
     Workload,
     check_server,
     choose_model,
-    probe_endpoint,
     replay_http,
+    settle,
 )
 from tuner.replay.plan import MOST_PROCESSES, plan_clients
 from tuner.replay.server import reset_prefix_cache
@@ -91,11 +91,10 @@ def replay(
     recorded = trace_of(trace)
     served = choose_model(check_server(url), model, url)
     limits = asked.slo.limits()
-    options = ClientOptions(
-        endpoint=probe_endpoint(url, served),
-        slo_smallest_s=min(limits.values()) if limits else None,
-        processes=processes,
-    )
+    options = ClientOptions(slo_smallest_s=min(limits.values()) if limits else None, processes=processes)
+    options = settle(url, served, options)
+    if not options.ignore_eos:
+        console(to_stderr=True).print("the server takes no ignore_eos: an answer that ends early has failed")
     prompts = _Prompts()
 
     def send(workload: Workload, stop: Curtailment | None) -> Replay:

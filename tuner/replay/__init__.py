@@ -11,8 +11,9 @@ from tuner.replay.stop import Curtailment, OverWatch
 
 if TYPE_CHECKING:
     from tuner.replay.client import replay_http
+    from tuner.replay.dialect import settle
     from tuner.replay.mock import MockServer
-    from tuner.replay.server import ServerInfo, check_server, choose_model, probe_endpoint
+    from tuner.replay.server import ServerInfo, check_server, choose_model
 
 __all__ = [
     "ClientOptions",
@@ -26,8 +27,8 @@ __all__ = [
     "Workload",
     "check_server",
     "choose_model",
-    "probe_endpoint",
     "replay_http",
+    "settle",
 ]
 
 # what speaks HTTP is imported when it is asked for: a simulated study needs none of it
@@ -36,8 +37,8 @@ _LATER = {
     "ServerInfo": "tuner.replay.server",
     "check_server": "tuner.replay.server",
     "choose_model": "tuner.replay.server",
-    "probe_endpoint": "tuner.replay.server",
     "replay_http": "tuner.replay.client",
+    "settle": "tuner.replay.dialect",
 }
 
 

@@ -8,6 +8,7 @@ import time
 import numpy as np
 
 from tuner.replay.columns import Columns
+from tuner.replay.dialect import measure_text, settle
 from tuner.replay.metrics import difference, parse_counters
 from tuner.replay.options import ClientOptions, Endpoint
 from tuner.replay.plan import plan_clients, shards
@@ -17,7 +18,7 @@ from tuner.replay.prompts import Bodies, TextScale, lengths_of
 from tuner.replay.records import Replay, Status, Workload
 from tuner.replay.run import Progress, Run
 from tuner.replay.send import send_all
-from tuner.replay.server import measure_text, probe_endpoint, read_metrics
+from tuner.replay.server import read_metrics
 from tuner.replay.shard import Job
 from tuner.replay.shards import Shards
 from tuner.replay.stop import Curtailment, OverWatch
@@ -55,7 +56,11 @@ def replay_http(
     processes = plan_clients(workload, options.processes).processes
     at_once = workload.users or math.ceil(4 * min(trace.rate_rps, 1e6))  # four seconds of arrivals
     ensure_capacity(min(len(trace), at_once), processes)
-    chat = _text_scale(base_url, model, options) if trace.bodies is None else None
+    if trace.bodies is None or options.ignore_eos:
+        options = settle(base_url, model, options)
+    chat: TextScale | None = None
+    if trace.bodies is None and options.endpoint is Endpoint.CHAT:
+        chat = measure_text(base_url, model)
     scheduled = np.asarray(columns.scheduled) if workload.users is None else None
     watch = OverWatch(stop, len(trace), scheduled) if stop else None
     before = parse_counters(read_metrics(base_url)) if options.counters else {}
@@ -89,10 +94,3 @@ def _counted_since(before: dict[str, float], base_url: str, columns: Columns) ->
         if counters.get("server_requests", ended) >= ended or columns.stopped or clock() > deadline:
             return counters
         time.sleep(0.05)
-
-
-def _text_scale(base_url: str, model: str, options: ClientOptions) -> TextScale | None:
-    endpoint = options.endpoint
-    if endpoint is Endpoint.AUTO:
-        endpoint = probe_endpoint(base_url, model)
-    return measure_text(base_url, model) if endpoint is Endpoint.CHAT else None

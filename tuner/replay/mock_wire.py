@@ -43,6 +43,8 @@ class Fault(StrEnum):
     """The head of the response comes 50 ms late and in two pieces."""
     SHORT = "short"
     """One token fewer than asked."""
+    WRONG_COUNT = "wrong_count"
+    """Usage says three tokens more than came."""
     NO_FINISH = "no_finish"
     COMMENTS = "comments"
     CLOSES_SILENTLY = "closes_silently"
@@ -289,7 +291,8 @@ class _Stream:
             choice = self._token("", "length")
             out += self._event({"choices": [choice]})
         if self.fault is not Fault.NO_USAGE:
-            usage = {"prompt_tokens": self.served.prompt_tokens, "completion_tokens": self.total}
+            said = self.total + (3 if self.fault is Fault.WRONG_COUNT else 0)
+            usage = {"prompt_tokens": self.served.prompt_tokens, "completion_tokens": said}
             out += self._event({"choices": [], "usage": usage})
         self._close(out + b"data: [DONE]" + self.end)
 

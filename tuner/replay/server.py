@@ -14,14 +14,10 @@ import orjson
 
 from tuner.errors import BadRequest, EngineUnavailable
 from tuner.replay.answer import error_text
-from tuner.replay.options import KEY_VARIABLES, Endpoint, api_key
+from tuner.replay.options import KEY_VARIABLES, api_key
 from tuner.replay.pool import Address
-from tuner.replay.prompts import TextScale, drawn_words
 
 _TIMEOUT_S = 20.0
-_PROBE_TIMEOUT_S = 120.0
-_PROBE_IDS = (100, 200, 300, 400, 500, 600, 700, 800)
-_PROBE_WORDS = (40, 240)
 _SHOWN = 5
 
 
@@ -109,13 +105,13 @@ def check_server(base_url: str) -> ServerInfo:
         EngineUnavailable: nothing listens there, or it does not answer.
     """
     url = BaseUrl.parse(base_url)
-    status, body = _request(url, "GET", "/v1/models", None, _TIMEOUT_S)
+    status, body = request(url, "GET", "/v1/models", None, _TIMEOUT_S)
     if status != 200:
-        raise _refused(url, status, body, "/v1/models")
+        raise refused(url, status, body, "/v1/models")
     data = body.get("data") if isinstance(body, dict) else None
-    entries = [e for e in data if isinstance(e, dict) and e.get("id")] if isinstance(data, list) else []
-    if not entries:
+    if not isinstance(data, list):
         raise BadRequest(f"{url.shown} lists no models", "is it an OpenAI-compatible server?")
+    entries = [e for e in data if isinstance(e, dict) and e.get("id")]
     lengths = {str(e["id"]): e["max_model_len"] for e in entries if isinstance(e.get("max_model_len"), int)}
     return ServerInfo(tuple(str(e["id"]) for e in entries), lengths)
 
@@ -129,58 +125,20 @@ def choose_model(info: ServerInfo, wanted: str | None, base_url: str) -> str:
     served = ", ".join(info.models[:_SHOWN]) + (", …" if len(info.models) > _SHOWN else "")
     if wanted is None and len(info.models) == 1:
         return info.models[0]
+    if wanted is None and not info.models:
+        raise BadRequest(f"{base_url} lists no models", "name the one that it serves with --model")
     if wanted is None:
         raise BadRequest(f"{base_url} serves several models", f"name one with --model: {served}")
-    if wanted not in info.models:
+    if info.models and wanted not in info.models:
         raise BadRequest(f"{base_url} does not serve {wanted!r}", f"it serves {served}")
     return wanted
-
-
-def probe_endpoint(base_url: str, model: str) -> Endpoint:
-    """Whether the server takes token ids at /v1/completions and counts them as we do, else chat.
-
-    Raises:
-        BadRequest, EngineUnavailable: neither works.
-    """
-    url = BaseUrl.parse(base_url)
-    body = {"model": model, "prompt": list(_PROBE_IDS), "max_tokens": 1, "temperature": 0}
-    status, answer = _request(url, "POST", "/v1/completions", body, _PROBE_TIMEOUT_S)
-    if status in (401, 403):
-        raise _refused(url, status, answer, "/v1/completions")
-    counted = _prompt_tokens(answer)
-    if status == 200 and (counted is None or abs(counted - len(_PROBE_IDS)) <= 1):
-        return Endpoint.COMPLETIONS
-    status, answer = _chat(url, model, _PROBE_WORDS[0])
-    if status != 200:
-        raise _refused(url, status, answer, "/v1/chat/completions")
-    return Endpoint.CHAT
-
-
-def measure_text(base_url: str, model: str) -> TextScale:
-    """How the server counts drawn words in a chat, by its own usage; one token a word where it says nothing.
-
-    Raises:
-        BadRequest, EngineUnavailable: it does not answer.
-    """
-    url = BaseUrl.parse(base_url)
-    counts = []
-    for words in _PROBE_WORDS:
-        status, answer = _chat(url, model, words)
-        if status != 200:
-            raise _refused(url, status, answer, "/v1/chat/completions")
-        counts.append(_prompt_tokens(answer))
-    few, many = counts
-    if few is None or many is None or many <= few:
-        return TextScale()
-    per_word = (many - few) / (_PROBE_WORDS[1] - _PROBE_WORDS[0])
-    return TextScale(overhead=few - per_word * _PROBE_WORDS[0], per_word=per_word)
 
 
 def read_metrics(base_url: str) -> str:
     """The text of /metrics; empty where the server has none."""
     url = BaseUrl.parse(base_url)
     try:
-        status, body = _request(url, "GET", "/metrics", None, _TIMEOUT_S)
+        status, body = request(url, "GET", "/metrics", None, _TIMEOUT_S)
     except (BadRequest, EngineUnavailable):
         return ""
     return body if status == 200 and isinstance(body, str) else ""
@@ -190,30 +148,18 @@ def reset_prefix_cache(base_url: str) -> bool:
     """Ask the server to empty its prefix cache; whether it did. vLLM has this in its development mode."""
     url = BaseUrl.parse(base_url)
     try:
-        status, body = _request(url, "POST", "/reset_prefix_cache", None, _TIMEOUT_S)
+        status, body = request(url, "POST", "/reset_prefix_cache", None, _TIMEOUT_S)
     except (BadRequest, EngineUnavailable):
         return False
     return status == 200 and not (isinstance(body, dict) and body.get("success") is False)
 
 
-def _chat(url: BaseUrl, model: str, words: int) -> tuple[int, Any]:
-    content = drawn_words(words, seed=words)
-    body = {
-        "model": model,
-        "messages": [{"role": "user", "content": content}],
-        "max_tokens": 1,
-        "temperature": 0,
-    }
-    return _request(url, "POST", "/v1/chat/completions", body, _PROBE_TIMEOUT_S)
+def request(url: BaseUrl, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, Any]:
+    """Status and body (JSON where it is) of one short request.
 
-
-def _prompt_tokens(answer: Any) -> int | None:
-    usage = answer.get("usage") if isinstance(answer, dict) else None
-    counted = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    return counted if isinstance(counted, int) else None
-
-
-def _request(url: BaseUrl, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, Any]:
+    Raises:
+        BadRequest, EngineUnavailable: it was not answered.
+    """
     # its import takes as long as the rest of the package, and most commands ask no server
     import aiohttp
 
@@ -253,7 +199,8 @@ async def _fetch(url: BaseUrl, method: str, path: str, body: Any, timeout_s: flo
         return response.status, await response.read()
 
 
-def _refused(url: BaseUrl, status: int, body: Any, path: str) -> BadRequest | EngineUnavailable:
+def refused(url: BaseUrl, status: int, body: Any, path: str) -> BadRequest | EngineUnavailable:
+    """The error for an answer other than 200."""
     if status in (401, 403):
         return BadRequest(
             f"{url.shown} refuses the key (HTTP {status})", f"set {KEY_VARIABLES[1]} to the server's key"

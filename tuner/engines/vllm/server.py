@@ -16,7 +16,7 @@ from tuner.engines.vllm.running import Running
 from tuner.engines.vllm.watch import ReplayWatch
 from tuner.errors import TuneError
 from tuner.replay import ClientOptions, Curtailment, Endpoint, Replay, Workload, replay_http
-from tuner.replay.server import probe_endpoint
+from tuner.replay.dialect import settle
 from tuner.replay.warmup import warm_up
 
 RESET_LIMIT_S = 5.0
@@ -122,8 +122,7 @@ class VllmServer:
         try:
             with watch:
                 if self._options.endpoint is Endpoint.AUTO:  # asked once, not before every replay
-                    endpoint = probe_endpoint(self.base_url, self.served_name)
-                    self._options = replace(self._options, endpoint=endpoint)
+                    self._options = settle(self.base_url, self.served_name, self._options)
                 replay = replay_http(
                     self.base_url,
                     self.served_name,
