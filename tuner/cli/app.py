@@ -21,6 +21,7 @@ from tuner.cli.report import report
 from tuner.cli.simulate import simulate
 from tuner.cli.studies import studies
 from tuner.cli.tune import tune
+from tuner.cli.worker import worker
 from tuner.errors import BadRequest, Exit, TuneError
 
 app = typer.Typer(
@@ -30,7 +31,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.callback(invoke_without_command=True)(tune)
-for command in (replay, simulate, record, report, dashboard, export, explain, studies, doctor):
+for command in (replay, simulate, record, report, dashboard, export, explain, studies, doctor, worker):
     app.command()(command)
 app.add_typer(trace.app, name="trace")
 

@@ -45,8 +45,13 @@ def make_slots(
     baseline: Mapping[str, FlagValue],
     parallel: int | None,
     seed: int = 0,
+    *,
+    at_least_one: bool = False,
 ) -> tuple[Pool | None, int]:
-    """The slots that were asked for and how many trials run at a time; no slots for one at a time.
+    """The slots that were asked for and how many trials run at a time.
+
+    For one at a time there are none, but with `at_least_one`: where workers of other hosts help, this process
+    has to answer them while a trial runs.
 
     A simulated GPU, and a CPU, count as many cards as there are trials.
 
@@ -63,7 +68,7 @@ def make_slots(
             f"--parallel {size}: {size} trials of {each} GPUs each need more than {place.gpu.label}",
             f"write --parallel {cards // each}, or more GPUs, such as --gpu {size * each}x{place.gpu.name}",
         )
-    if size < 2:
+    if size < 2 and not at_least_one:
         return None, 1
     real = place.launcher is not None
     here = (

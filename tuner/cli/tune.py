@@ -171,6 +171,7 @@ def tune(
         launcher,
         allow_quality_flags=allow_quality_flags,
         parallel=parse_parallel(parallel),
+        shared=StudyPlace("", studies, storage).shared,
     )
     place = place_of(job, study, studies, storage, new)
     out = console(to_stderr=json)
@@ -237,8 +238,12 @@ def make_job(
     *,
     allow_quality_flags: bool = False,
     parallel: int | None = 1,
+    shared: bool = False,
 ) -> tuple[Job, Engine]:
-    """The job and its engine; nothing is launched. `parallel` None is as many trials as the GPUs hold."""
+    """The job and its engine; nothing is launched. `parallel` None is as many trials as the GPUs hold.
+
+    `shared`: workers of other hosts may help.
+    """
     made = prepare(
         spec,
         vllm_python,
@@ -248,7 +253,16 @@ def make_job(
     )
     engine = engine_at(made.place, made.shape, spec.model, spec.seed)
     baseline = made.space.baseline()
-    slots, size = make_slots(made.place, made.shape, spec.model, engine, baseline, parallel, spec.seed)
+    slots, size = make_slots(
+        made.place,
+        made.shape,
+        spec.model,
+        engine,
+        baseline,
+        parallel,
+        spec.seed,
+        at_least_one=shared,
+    )
     job = Job(
         spec=spec,
         engine=engine,

@@ -9,8 +9,9 @@ from tuner.study.loop import tune
 from tuner.study.names import fresh_name, study_name
 from tuner.study.plan import make_plan
 from tuner.study.records import Observer, Plan, TrialRecord, TuneResult
-from tuner.study.storage import StudyPlace, exists
+from tuner.study.storage import StudyPlace, exists, find_study
 from tuner.study.windows import FINALS_WINDOW, SEARCH_WINDOW, split
+from tuner.study.worker import card_of, work
 
 __all__ = [
     "FINALS_WINDOW",
@@ -28,6 +29,7 @@ __all__ = [
     "TrialRecord",
     "TuneResult",
     "cards_of",
+    "card_of",
     "exists",
     "find_study",
     "fresh_name",
@@ -39,4 +41,5 @@ __all__ = [
     "split",
     "study_name",
     "tune",
+    "work",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -58,6 +58,8 @@ class Finding:
     task: Task
     run: Run
     told: Told | None = None
+    untrue: int = 0
+    """Replays on another host that proved nothing, because the client was the limit."""
 
 
 class Crew(Protocol):
@@ -81,8 +83,8 @@ class Crew(Protocol):
         """Begin a task that fits."""
         ...
 
-    def wait(self) -> Finding:
-        """The next finding."""
+    def wait(self, limit_s: float | None = None) -> Finding | None:
+        """The next finding; None past the limit, or where there may be room for more now."""
         ...
 
     def fewer(self) -> bool:
@@ -109,7 +111,7 @@ class Alone:
     def submit(self, task: Task) -> None:
         self.running.append(task)
 
-    def wait(self) -> Finding:
+    def wait(self, limit_s: float | None = None) -> Finding | None:
         (task,) = self.running
         run = measure(task, self._job, self._observer, self._offer)
         self.running.clear()
@@ -143,8 +145,11 @@ class Beside:
         self._threads.append(thread)
         thread.start()
 
-    def wait(self) -> Finding:
-        found = self._found.get()
+    def wait(self, limit_s: float | None = None) -> Finding | None:
+        try:
+            found = self._found.get(timeout=limit_s)
+        except queue.Empty:
+            return None
         if isinstance(found, BaseException):
             raise found
         self.running.remove(found.task)
@@ -180,11 +185,11 @@ def measure(task: Task, job: Job, observer: Observer, offer: Offer) -> Run:
     return bench.find_capacity(task.config, task.folder, offer, task.start, beat_start=task.beat_start)
 
 
-def make_crew(job: Job, observer: Observer, offer: Offer) -> Crew:
-    """The crew that a job asks for."""
+def make_crew(job: Job, observer: Observer, offer: Offer, helped: Callable[[Crew], Crew]) -> Crew:
+    """The crew that a job asks for; `helped` adds workers of other hosts."""
     if job.slots is None:
-        return Alone(job, observer, offer)
-    return Beside(job, job.slots, job.parallel, observer, offer)
+        return helped(Alone(job, observer, offer))
+    return helped(Beside(job, job.slots, job.parallel, observer, offer))
 
 
 def lost(failure: LaunchFailure | None) -> bool:

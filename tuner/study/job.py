@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tuner.engines.base import Engine, Predictor
 from tuner.hardware.gpu import Gpu
 from tuner.models.shape import ModelShape
 from tuner.space.config import LaunchConfig
-from tuner.spec import FlagValue, TuneSpec
+from tuner.spec import FlagValue, TuneSpec, digest
 from tuner.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -142,7 +142,13 @@ class Job:
             **self.spec.identity(),
             "gpu": self.gpu.label,
             "engine": self.engine.name,
+            "model_digest": model_digest(self.shape),
             "trace_digest": self.trace.digest(),
             "space_digest": self.space.digest(),
             "vllm_version": self.engine.vllm_version,
         }
+
+
+def model_digest(shape: ModelShape) -> str:
+    """Changes when the model does, wherever its folder lies."""
+    return digest({k: v for k, v in asdict(shape).items() if k not in ("name", "path")})

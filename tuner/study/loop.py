@@ -9,7 +9,7 @@ from tuner.study.ask import Asker
 from tuner.study.baseline import Baseline, find_baseline
 from tuner.study.budget import Costs
 from tuner.study.conclude import conclude
-from tuner.study.crew import make_crew
+from tuner.study.crew import Crew, make_crew
 from tuner.study.finals import hold_finals
 from tuner.study.guide import make_guide
 from tuner.study.history import History
@@ -18,6 +18,7 @@ from tuner.study.learn import relearn
 from tuner.study.load import Offer, make_offer
 from tuner.study.plan import make_plan
 from tuner.study.records import Observer, TuneResult
+from tuner.study.remote import Helped
 from tuner.study.resume import finished_result, keep_result, reap
 from tuner.study.sampler import recorded_sampler
 from tuner.study.search import Search
@@ -44,7 +45,7 @@ def tune(job: Job, place: StudyPlace, observer: Observer) -> TuneResult:
     windows = split(job.trace, job.spec.load)
     if job.slots is not None:
         observer = locked(observer)
-    with open_study(job, place) as study:
+    with open_study(job, place, observer.note) as study:
         result = finished_result(study, job)
         if result is not None:
             observer.finished(result)
@@ -85,7 +86,10 @@ def _search(
     baseline: Baseline,
     asker: Asker,
 ) -> None:
-    crew = make_crew(job, bench.observer, offer)
+    def helped(crew: Crew) -> Crew:
+        return Helped(crew, study, bench.observer) if place.shared else crew
+
+    crew = make_crew(job, bench.observer, offer, helped)
     search = Search(job, place, study, bench, offer, baseline, asker, crew, costs)
     try:
         search.run()

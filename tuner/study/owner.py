@@ -15,13 +15,18 @@ def this_owner() -> dict[str, Any]:
     return {"host": socket.gethostname(), "pid": pid, "started": _started(pid)}
 
 
+def here(owner: Mapping[str, Any]) -> bool:
+    """Whether it is a process of this host."""
+    return bool(owner.get("host") == socket.gethostname())
+
+
 def alive(owner: Mapping[str, Any], *, shared: bool) -> bool:
     """Whether the process that `owner` describes still runs.
 
     Of another host nothing is known: where the storage is `shared` between hosts it counts as alive; a study
     in a local file has been moved here, so its owner is gone.
     """
-    if owner.get("host") != socket.gethostname():
+    if not here(owner):
         return shared
     pid = int(owner.get("pid", 0))
     try:

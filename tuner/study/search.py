@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tuner.engines.base import MACHINE_FAULTS, LaunchFailure, Outcome
 from tuner.measure import Verdict
@@ -19,8 +19,9 @@ from tuner.study.job import Job
 from tuner.study.learn import learn, lesson_of
 from tuner.study.load import Offer
 from tuner.study.neighbours import compare, make_check
+from tuner.study.owning import check_owner
 from tuner.study.storage import StudyPlace, plain
-from tuner.study.tell import tell, told_run
+from tuner.study.tell import Told, estimated, tell, told_run
 from tuner.study.trial import Bench, Run
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class Search:
             if not self.crew.running:
                 return
             self._hand = self.crew.wait()
-            self._take(self._hand)
+            if self._hand is not None:
+                self._take(self._hand)
             self._hand = None
 
     def hand_back(self) -> None:
@@ -80,6 +82,8 @@ class Search:
             self._asked = None
 
     def _ask(self) -> bool:
+        if self.place.shared:
+            check_owner(self.study)
         history = History(self.study)
         price = self.price(self.job, self.offer, history)
         under_way = sum(task.trial is not None for task in self.crew.running)
@@ -107,7 +111,7 @@ class Search:
     def _take(self, finding: Finding) -> None:
         """Tell what was found; a fault of the machine is not told, but asked again."""
         task, run = finding.task, finding.run
-        if (invalid := untrue(run)) and self.crew.fewer():
+        if (invalid := finding.untrue or untrue(run)) and self.crew.fewer():
             self.bench.observer.note(
                 f"the replay client could not keep up beside its neighbours: at most {self.crew.size} trials "
                 "at a time from here on"
@@ -141,9 +145,14 @@ class Search:
         task, run = finding.task, finding.run
         assert task.trial is not None
         learn(self.study, self.job.rules, run)
-        lesson = lesson_of(self.job.predictor, run)
+        elsewhere = finding.told
+        lesson = lesson_of(self.job.predictor, run) if elsewhere is None else _lesson_in(elsewhere)
         estimate = self.asker.lessons.take(task.trial.number, task.config, lesson)
-        told = finding.told or told_run(run, self.job.spec.slo, History(self.study), estimate)
+        told = (
+            told_run(run, self.job.spec.slo, History(self.study), estimate)
+            if elsewhere is None
+            else estimated(elsewhere, estimate)
+        )
         frozen = tell(
             self.study,
             task.trial,
@@ -183,3 +192,8 @@ def _number(task: Task) -> int:
 def untrue(run: Run) -> int:
     """How many replays of a launch proved nothing, because the client was the limit."""
     return sum(judgement.verdict is Verdict.INVALID for _, judgement in run.judgements)
+
+
+def _lesson_in(told: Told) -> dict[str, Any]:
+    """The lesson that came with a finding from another host."""
+    return {"lesson": told.attrs["lesson"]} if "lesson" in told.attrs else {}

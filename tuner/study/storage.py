@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +14,19 @@ import yaml
 from tuner.errors import BadRequest
 from tuner.spec import LoadMode
 from tuner.study.job import Job
-from tuner.study.owner import alive, this_owner
+from tuner.study.owning import owning
+from tuner.study.patient import patient
 from tuner.study.storage_faults import storage_fault
 
 if TYPE_CHECKING:
     from optuna.study import Study
 
 SQLITE_TIMEOUT_S = 60
+GRPC = "grpc://"
+"""How the address of Optuna's gRPC proxy begins."""
+GRPC_PORT = 13000
+DRIVERS = {"postgresql://": "postgresql+psycopg://", "mysql://": "mysql+pymysql://"}
+"""Addresses that name no driver get the one of this project's extras."""
 UNITS = {LoadMode.RATE: "requests/s", LoadMode.USERS: "users"}
 """What a trial's value counts, by how load is offered."""
 
@@ -81,8 +87,7 @@ def open_storage(place: StudyPlace, *, quick: bool = False) -> Any:
     try:
         place.folder.mkdir(parents=True, exist_ok=True)
         url = place.url()
-        options = {"connect_args": {"timeout": SQLITE_TIMEOUT_S}} if url.startswith("sqlite") else {}
-        storage = optuna.storages.RDBStorage(url, engine_kwargs=options)
+        storage = _connect(url)
     except OSError as error:
         raise BadRequest(
             f"{place.folder}: cannot be written ({error.strerror})", "name another folder"
@@ -99,6 +104,45 @@ def open_storage(place: StudyPlace, *, quick: bool = False) -> Any:
     return storage
 
 
+def _connect(url: str) -> Any:
+    import optuna
+
+    if url.startswith(GRPC):
+        host, _, port = url.removeprefix(GRPC).partition(":")
+        return optuna.storages.GrpcStorageProxy(host=host or "localhost", port=int(port or GRPC_PORT))
+    for scheme, driver in DRIVERS.items():
+        url = driver + url.removeprefix(scheme) if url.startswith(scheme) else url
+    # a connection that a restarted database has cut is found out before it is used
+    options: dict[str, Any] = {"pool_pre_ping": True}
+    if url.startswith("sqlite"):
+        options = {"connect_args": {"timeout": SQLITE_TIMEOUT_S}}
+    return optuna.storages.RDBStorage(url, engine_kwargs=options)
+
+
+def find_study(place: StudyPlace, say: Callable[[str], None] | None = None) -> Study:
+    """A study that is there.
+
+    Raises:
+        BadRequest: it is not, or the storage cannot be used.
+    """
+    import optuna
+
+    storage = open_storage(place)
+    try:
+        return optuna.load_study(study_name=place.name, storage=patient(_cached(storage), say))
+    except KeyError as error:
+        raise BadRequest(
+            f"study {place.name}: not in that storage", "start it with kimi-tune --study and --storage"
+        ) from error
+
+
+def _cached(storage: Any) -> Any:
+    """Finished trials read once; a proxy does that itself."""
+    import optuna
+
+    return optuna.storages.get_storage(storage)
+
+
 def _do_not_wait(engine: Any) -> None:
     from sqlalchemy import event
 
@@ -107,8 +151,10 @@ def _do_not_wait(engine: Any) -> None:
 
 
 @contextmanager
-def open_study(job: Job, place: StudyPlace) -> Iterator[Study]:
+def open_study(job: Job, place: StudyPlace, say: Callable[[str], None] | None = None) -> Iterator[Study]:
     """The study of a job, made or found, owned by this process while the context lasts.
+
+    `say` is told when the storage is away and when it is back.
 
     Raises:
         BadRequest: the study was made for another job, another process runs it, or it cannot be stored.
@@ -117,29 +163,20 @@ def open_study(job: Job, place: StudyPlace) -> Iterator[Study]:
 
     study = optuna.create_study(
         study_name=place.name,
-        storage=open_storage(place, quick=job.engine.deterministic),
+        storage=patient(_cached(open_storage(place, quick=job.engine.deterministic)), say),
         direction="maximize",
         load_if_exists=True,
     )
     attrs = study.user_attrs
     _check_identity(attrs.get("job"), job.identity(), place.name)
-    owner, me = attrs.get("owner"), this_owner()
-    if owner and owner != me and alive(owner, shared=place.shared):
-        raise BadRequest(
-            f"study {place.name}: process {owner['pid']} on {owner['host']} is running it",
-            "wait for it, or name another with --study",
-        )
-    study.set_user_attr("owner", me)
-    if "job" not in attrs:
-        study.set_user_attr("job", job.identity())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            study.set_metric_names([UNITS[job.spec.load]])
-    write_spec(job, place)
-    try:
+    with owning(study, place.folder, shared=place.shared):
+        if "job" not in attrs:
+            study.set_user_attr("job", job.identity())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                study.set_metric_names([UNITS[job.spec.load]])
+        write_spec(job, place)
         yield study
-    finally:
-        study.set_user_attr("owner", None)
 
 
 def write_spec(job: Job, place: StudyPlace) -> None:
@@ -162,7 +199,10 @@ def _check_identity(before: dict[str, Any] | None, now: dict[str, Any], name: st
     now = plain(now)
     if before is None or before == now:
         return
-    differs = ", ".join(sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key)))
+    # what a study of an earlier version did not note is not compared
+    differs = ", ".join(sorted(key for key in before.keys() & now.keys() if before[key] != now[key]))
+    if not differs:
+        return
     raise BadRequest(
         f"study {name}: it was made for another job ({differs} differs)",
         "name another with --study, or start afresh with --new",

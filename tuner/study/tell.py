@@ -7,7 +7,7 @@ SQLite gives them back: a Gaussian process needs the same keys in the same order
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tuner.engines.base import Outcome
@@ -66,6 +66,13 @@ def told_run(run: Run, slo: Slo, history: History, estimate: float | None = None
     low, high = capacity.bracket_rps
     attrs |= {"capacity_rps": capacity.rps, "bracket_rps": [low, finite(high)]}
     return Told(Outcome.OK, capacity.rps, STARTS, min(_clipped(capacity.at.margin), 0.0), attrs)
+
+
+def estimated(told: Told, estimate: float | None) -> Told:
+    """A trial that lost elsewhere, with what a calibrated simulator here thinks that it carries."""
+    if not estimate or not told.attrs.get("censored"):
+        return told
+    return replace(told, value=min(estimate, told.attrs["lost_at_rps"] / STEP))
 
 
 def told_crash(outcome: Outcome, history: History, attrs: dict[str, Any]) -> Told:
