@@ -19,7 +19,7 @@ from postgres import Database, database, programs
 from toy import Watcher, make_job
 
 from tuner.errors import BadRequest
-from tuner.study import StudyPlace, find_study, tune, work
+from tuner.study import StudyPlace, join_study, tune, work
 
 pytest.importorskip("psycopg", reason="pip install 'kimi-tune[postgres]'")
 if programs() is None:
@@ -32,9 +32,9 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from toy import Watcher, make_job
-from tuner.study import StudyPlace, find_study, work
+from tuner.study import StudyPlace, join_study, work
 place = StudyPlace("toy", Path(sys.argv[2]), sys.argv[3])
-print(work(make_job(trials=1), place, find_study(place), Watcher(), idle_s=120.0))
+print(work(make_job(trials=1), place, join_study(place), Watcher(), idle_s=120.0))
 """
 
 
@@ -67,7 +67,7 @@ class Workers:
 
     def joined(self) -> Workers:
         """Wait until all have given two signs of life."""
-        study = find_study(self.place)
+        study = join_study(self.place)
         deadline = time.monotonic() + 120.0
         while time.monotonic() < deadline:
             signs = [v["beat"] for k, v in study.user_attrs.items() if k.startswith("worker:")]
@@ -106,7 +106,7 @@ class WhenBaselineIsTold(Watcher):
 
 
 def told(place: StudyPlace) -> list[optuna.trial.FrozenTrial]:
-    study = find_study(place)
+    study = join_study(place)
     assert all(t.state is not TrialState.RUNNING for t in study.trials)
     return [
         t
@@ -168,7 +168,7 @@ def test_a_killed_worker_costs_the_trial_in_hand_only(
 
 def test_a_worker_with_another_job_or_gpu_is_refused(place: StudyPlace, tmp_path: Path) -> None:
     tune(make_job(trials=1), place, Watcher())
-    study = find_study(place)
+    study = join_study(place)
     with pytest.raises(BadRequest, match="another slo"):
         work(make_job(slo_s=20.0), place, study, Watcher())
     job = make_job()
@@ -176,17 +176,17 @@ def test_a_worker_with_another_job_or_gpu_is_refused(place: StudyPlace, tmp_path
         work(replace(job, gpu=replace(job.gpu, name="H100-80G")), place, study, Watcher())
     assert work(job, place, study, Watcher()) == 0
     with pytest.raises(BadRequest, match="not in that storage"):
-        find_study(replace(place, name="elsewhere"))
+        join_study(replace(place, name="elsewhere"))
 
 
 def test_a_second_tuner_is_refused_and_takes_over_when_the_first_is_gone(place: StudyPlace) -> None:
     tune(make_job(trials=1), place, Watcher())
-    study = find_study(place)
+    study = join_study(place)
     study.set_user_attr("owner", {"host": "elsewhere", "pid": 7, "started": "x", "token": "t"})
     ended = threading.Event()
 
     def beat() -> None:
-        other = find_study(place)
+        other = join_study(place)
         for number in range(100):
             if ended.wait(0.5):
                 return

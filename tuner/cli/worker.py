@@ -16,7 +16,7 @@ from tuner.errors import BadRequest, Exit
 from tuner.hardware import detect
 from tuner.report.console import watching
 from tuner.spec import EngineChoice, LoadMode, Slo, TuneSpec, parse_duration_s
-from tuner.study import StudyPlace, card_of, find_study, work
+from tuner.study import StudyPlace, card_of, join_study, work
 
 
 def worker(
@@ -55,7 +55,7 @@ def worker(
         )
     out = console(to_stderr=False)
     with watching(out, verbose=verbose, quiet=quiet) as observer:
-        found = find_study(place, observer.note)
+        found = join_study(place, observer.note)
         spec = spec_of(found.user_attrs.get("job") or {}, trace, model)
         job, engine = make_job(spec, vllm_python, launcher, parallel=parse_parallel(parallel), shared=True)
         try:

@@ -9,7 +9,7 @@ from tuner.study.loop import tune
 from tuner.study.names import fresh_name, study_name
 from tuner.study.plan import make_plan
 from tuner.study.records import Observer, Plan, TrialRecord, TuneResult
-from tuner.study.storage import StudyPlace, exists, find_study
+from tuner.study.storage import StudyPlace, exists, join_study
 from tuner.study.windows import FINALS_WINDOW, SEARCH_WINDOW, split
 from tuner.study.worker import card_of, work
 
@@ -35,6 +35,7 @@ __all__ = [
     "fresh_name",
     "list_studies",
     "make_offer",
+    "join_study",
     "make_plan",
     "profile_path",
     "read_study",

@@ -119,7 +119,7 @@ def _connect(url: str) -> Any:
     return optuna.storages.RDBStorage(url, engine_kwargs=options)
 
 
-def find_study(place: StudyPlace, say: Callable[[str], None] | None = None) -> Study:
+def join_study(place: StudyPlace, say: Callable[[str], None] | None = None) -> Study:
     """A study that is there.
 
     Raises:
