@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import typer
 
-from tuner.cli import trace
+from tuner.cli import studies, trace
 from tuner.cli.dashboard import dashboard
 from tuner.cli.doctor import doctor
 from tuner.cli.explain import explain
@@ -19,7 +19,6 @@ from tuner.cli.record import record
 from tuner.cli.replay import replay
 from tuner.cli.report import report
 from tuner.cli.simulate import simulate
-from tuner.cli.studies import studies
 from tuner.cli.tune import tune
 from tuner.cli.worker import worker
 from tuner.errors import BadRequest, Exit, TuneError
@@ -31,8 +30,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.callback(invoke_without_command=True)(tune)
-for command in (replay, simulate, record, report, dashboard, export, explain, studies, doctor, worker):
+for command in (replay, simulate, record, report, dashboard, export, explain, doctor, worker):
     app.command()(command)
+app.add_typer(studies.app, name="studies")
 app.add_typer(trace.app, name="trace")
 
 

@@ -72,6 +72,11 @@ def limits_text(slo: Mapping[str, float]) -> str:
     return "P99 of " + " and of ".join(parts) if slo else "no SLO"
 
 
+def limits_short(slo: Mapping[str, float]) -> str:
+    """An SLO in a table: "E2E 30 s"."""
+    return ", ".join(f"{shown(n.removesuffix('_p99_s'))} {duration(limit)}" for n, limit in slo.items())
+
+
 def duration(value_s: float) -> str:
     """A limit as exactly as it was given: "30 s", "50 ms"."""
     return f"{value_s * 1000:g} ms" if value_s < 1.0 else f"{value_s:g} s"

@@ -6,6 +6,7 @@ from tuner.study.kept import KeptStudy, find_study, read_study
 from tuner.study.listing import StudyEntry, list_studies, profile_path
 from tuner.study.load import Offer, make_offer
 from tuner.study.loop import tune
+from tuner.study.manage import delete_study, rename_study
 from tuner.study.names import fresh_name, study_name
 from tuner.study.plan import make_plan
 from tuner.study.records import Observer, Plan, TrialRecord, TuneResult
@@ -30,6 +31,7 @@ __all__ = [
     "TuneResult",
     "cards_of",
     "card_of",
+    "delete_study",
     "exists",
     "find_study",
     "fresh_name",
@@ -39,6 +41,7 @@ __all__ = [
     "make_plan",
     "profile_path",
     "read_study",
+    "rename_study",
     "split",
     "study_name",
     "tune",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.errors import BadRequest
+from tuner.spec import LoadMode
 from tuner.study.history import History
+from tuner.study.owner import alive
 from tuner.study.results import result_from_json
-from tuner.study.storage import StudyPlace, open_storage
+from tuner.study.storage import UNITS, StudyPlace, open_storage
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -17,7 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StudyEntry:
-    """One study. `state` is `finished`, `unfinished` or `unreadable`."""
+    """One study. `state` is `finished`, `running`, `unfinished` or `unreadable`; `best` is the highest load
+    that a trial carried within the SLO (0: none), in `unit`; `throughput_rps` and `gain` are the finals'.
+    """
 
     name: str
     engine: str
@@ -28,6 +33,9 @@ class StudyEntry:
     gain: float | None = None
     gpu: str = ""
     model: str = ""
+    slo: Mapping[str, float] = field(default_factory=dict)
+    best: float = 0.0
+    unit: str = "requests/s"
 
     def to_json(self) -> dict[str, Any]:
         """Every field."""
@@ -69,26 +77,27 @@ def _entry(root: Path, name: str) -> StudyEntry:
 
 def _described(study: Study, name: str) -> StudyEntry:
     attrs = study.user_attrs
-    job = attrs.get("job", {})
+    job, history, owner = attrs.get("job", {}), History(study), attrs.get("owner")
+    best = history.incumbent()
     entry = StudyEntry(
         name=name,
         engine=job.get("engine", "?"),
-        state="unfinished",
-        trials=len(History(study).records),
+        state="running" if owner and alive(owner, shared=False) else "unfinished",
+        trials=len(history.records),
         gpu=job.get("gpu", ""),
         model=job.get("model", ""),
+        slo=job.get("slo", {}),
+        best=best.value_rps if best else 0.0,
+        unit=UNITS[LoadMode(job.get("load", LoadMode.RATE.value))],
     )
-    if "result" not in attrs:
+    try:
+        result = result_from_json(attrs["result"]["result"])
+    except (BadRequest, KeyError, TypeError, ValueError):
         return entry
-    result = result_from_json(attrs["result"]["result"])
-    return StudyEntry(
-        name=name,
-        engine=entry.engine,
-        state="finished",
-        trials=entry.trials,
+    return replace(
+        entry,
+        state="finished" if entry.state == "unfinished" else entry.state,
         recommendation=result.recommendation,
         throughput_rps=result.winner.throughput_rps if result.winner else 0.0,
         gain=result.gain,
-        gpu=entry.gpu,
-        model=entry.model,
     )
