@@ -221,7 +221,14 @@ def _finish(
         {"max-num-seqs": 256, "enable-prefix-caching": True},
         hostile,
     )
-    words = ("vllm", "serve", "kimi-k2.6-awq", f"--{hostile or 'max-num-seqs'}", "77")
+    words = (
+        "vllm",
+        "serve",
+        "kimi-k2.6-awq",
+        "--enable-prefix-caching",
+        f"--{hostile or 'max-num-seqs'}",
+        "77",
+    )
     tuned = replace(
         default, flags=flags, command=words, throughput_rps=best, output_tps=best * 140, users=190
     )

@@ -106,7 +106,7 @@ def test_what_people_look_for_is_there(made) -> None:
     for words in (
         "Recommended: 8.10 requests/s within the SLO, +16% over vLLM's defaults",
         "95% interval +8% to +31%",
-        "vllm serve kimi-k2.6-awq --max-num-seqs 77",
+        "vllm serve kimi-k2.6-awq --enable-prefix-caching --max-num-seqs 77",
         "Default against tuned",
         "P99 of TTFT at that load",
         "P99 of TPOT at that load",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import typer
 
@@ -30,9 +30,21 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.callback(invoke_without_command=True)(tune)
-for command in (replay, simulate, record, report, dashboard, export, explain, doctor, worker):
-    app.command()(command)
-app.add_typer(studies.app, name="studies")
+COMMANDS: dict[Callable[..., int], str] = {
+    replay: "Measure a running server: does its P99 meet the SLO?",
+    simulate: "Predict what a configuration does with a trace.",
+    record: "Record a server's traffic as a trace, without its texts.",
+    report: "Write what a study found: HTML, Markdown, CSV, JSON.",
+    dashboard: "Look at a study in optuna-dashboard.",
+    export: "Write the recommendation as a file that deploys.",
+    explain: "Say why a vLLM server did not start, and how to mend it.",
+    doctor: "Check what stands in the way of the real engine here.",
+    worker: "Run trials of a study beside others, on this machine or another.",
+}
+"""The commands, each in a line."""
+for command, line in COMMANDS.items():
+    app.command(short_help=line)(command)
+app.add_typer(studies.app, name="studies", short_help="List, show, delete and rename studies.")
 app.add_typer(trace.app, name="trace")
 
 

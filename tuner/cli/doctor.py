@@ -26,7 +26,14 @@ def doctor(
     json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Check GPU, driver, vLLM, memory, disk and model; exit 5 where the real engine cannot run."""
+    """Check GPU, driver, vLLM, memory, disk and model; exit 5 where the real engine cannot run.
+
+    Examples:
+
+      kimi-tune doctor
+
+      kimi-tune doctor --model meta-llama/Llama-3.1-8B --vllm-python /opt/vllm/bin/python
+    """
     from tuner.engines.vllm.doctor import examine
 
     report = examine(model=model, folder=folder, python=vllm_python)

@@ -19,7 +19,14 @@ def explain(
     json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Say whether a vLLM server came up, why not, and how to mend it."""
+    """Say whether a vLLM server came up, why not, and how to mend it.
+
+    Examples:
+
+      kimi-tune explain studies/STUDY/trials/3/server.log
+
+      docker logs vllm 2>&1 | kimi-tune explain -
+    """
     from tuner.engines.vllm.logs import read_log, read_log_file
 
     report = read_log(sys.stdin.buffer) if str(log) == "-" else read_log_file(log)

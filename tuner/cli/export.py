@@ -28,7 +28,14 @@ def export(
     ] = Path("studies"),
     verbose: VerboseOption = False,
 ) -> int:
-    """Write a study's recommendation as a vLLM config, a script, or another form that deploys."""
+    """Write a study's recommendation as a vLLM config, a script, or another form that deploys.
+
+    Examples:
+
+      kimi-tune export STUDY --format vllm --out vllm.yaml && vllm serve --config vllm.yaml
+
+      kimi-tune export STUDY --format kubernetes | kubectl apply -f -
+    """
     if format not in formats():
         raise BadRequest(f"--format {format}: unknown", f"choose one of {', '.join(formats())}")
     text = export_profile(load_profile(profile_path(study, folder)), format)

@@ -7,8 +7,10 @@ import sys
 from typing import Any
 
 import orjson
+import typer
 from rich.console import Console
 
+from tuner import __version__
 from tuner.errors import TuneError
 from tuner.masking import mask
 
@@ -27,6 +29,13 @@ def console(*, to_stderr: bool) -> Console:
         force_terminal=interactive,
         width=None if interactive else _PLAIN_COLUMNS,
     )
+
+
+def show_version(wanted: bool) -> None:
+    """`--version`: one line on stdout, and the end."""
+    if wanted:
+        typer.echo(f"kimi-tune {__version__}")
+        raise typer.Exit
 
 
 def print_json(value: Any) -> None:

@@ -48,7 +48,9 @@ def record(
 
     Ctrl-C ends it. A file that is there is not overwritten.
 
-    kimi-tune record --upstream http://127.0.0.1:8000 --port 8001 --out trace.jsonl
+    Example:
+
+      kimi-tune record --upstream http://127.0.0.1:8000 --port 8001 --out trace.jsonl
     """
     from tuner.traces.recorder import record as run
 

@@ -84,7 +84,11 @@ def replay(
     Exit code: 0 PASS or no SLO given, 3 FAIL, 6 CANNOT TELL or INVALID. The API key is taken from
     OPENAI_API_KEY.
 
-    kimi-tune replay --url http://127.0.0.1:8000 --trace trace.jsonl --slo-p99 30s
+    Examples:
+
+      kimi-tune replay --url http://127.0.0.1:8000 --trace trace.jsonl --slo-p99 30s
+
+      kimi-tune replay --url http://127.0.0.1:8000 --slo-p99 30s --find-max --json
     """
     asked = Measurement.of(locals())
     processes = _processes_of(client_processes, asked)

@@ -65,7 +65,11 @@ def simulate(
     The trace is sent as it is; --rate offers another load, --find-max searches the highest that meets the
     SLO.
 
-    kimi-tune simulate --gpu A100-80G --set max-num-seqs=512 --slo-p99 30s --find-max
+    Examples:
+
+      kimi-tune simulate --gpu A100-80G --set max-num-seqs=512 --slo-p99 30s --find-max
+
+      kimi-tune simulate --gpu H100-80G --trace trace.jsonl --rate 4 --json
     """
     asked = Measurement.of(locals())
     place = find_place(gpu, EngineChoice.SIM, vllm_version)

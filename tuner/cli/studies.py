@@ -93,7 +93,7 @@ def show(
     json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Show one study: its recommendation, or how far it has come; --verbose shows the whole report.
+    """Show one study: its recommendation, or how far it came. --verbose shows the whole report.
 
     Examples:
 

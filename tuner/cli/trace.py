@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 
 
-@app.command("inspect")
+@app.command("inspect", short_help="Show rate, lengths, sessions, prefix reuse, burstiness.")
 def inspect(
     trace: Annotated[Path | None, typer.Argument(metavar="FILE", help="Default: the one that ships.")] = None,
     plot: Annotated[
@@ -32,7 +32,12 @@ def inspect(
     json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Show rate, lengths, sessions, prefix reuse, dispersion, and what each max-model-len covers."""
+    """Show rate, lengths, sessions, prefix reuse, dispersion, and what each max-model-len covers.
+
+    Example:
+
+      kimi-tune trace inspect trace.jsonl --plot trace.svg
+    """
     loaded = trace_of(trace)
     found = inspect_trace(loaded)
     if plot is not None:
@@ -44,7 +49,7 @@ def inspect(
     return 0
 
 
-@app.command("convert")
+@app.command("convert", short_help="Write a trace in the project's own format.")
 def convert(
     source: Annotated[Path, typer.Argument(metavar="IN", help="A trace in any format that is read.")],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="JSONL to write, .gz compressed.")],
@@ -54,7 +59,12 @@ def convert(
     ] = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Write a trace in the project's own format. What is done to it is recorded in the first line."""
+    """Write a trace in the project's own format. What is done to it is recorded in the first line.
+
+    Example:
+
+      kimi-tune trace convert AzureLLMInferenceTrace_conv.csv trace.jsonl.gz
+    """
     _refuse_what_is_there(target)
     loaded = load_trace(source)
     if spread:
@@ -64,7 +74,7 @@ def convert(
     return 0
 
 
-@app.command("synthesize")
+@app.command("synthesize", short_help="Make the traffic of a support chat.")
 def make(
     target: Annotated[Path, typer.Argument(metavar="OUT", help="JSONL to write, .gz compressed.")],
     requests: Annotated[int, typer.Option("--requests", min=1, help="How many.")] = 2000,
@@ -72,7 +82,12 @@ def make(
     seed: SeedOption = SHIPPED_SEED,
     verbose: VerboseOption = False,
 ) -> int:
-    """Make the traffic of a support chat: sessions of several turns behind a shared system prompt."""
+    """Make the traffic of a support chat: sessions of several turns behind a shared system prompt.
+
+    Example:
+
+      kimi-tune trace synthesize chat.jsonl --requests 5000 --duration 1h
+    """
     _refuse_what_is_there(target)
     over_s = parse_duration_s(duration, what="--duration")
     made = synthesize(SupportChat(requests=requests, duration_s=over_s, seed=seed))

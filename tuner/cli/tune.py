@@ -27,7 +27,7 @@ from tuner.cli.options import (
     fixed_of,
     slo_of,
 )
-from tuner.cli.output import console, print_json
+from tuner.cli.output import console, print_json, show_version
 from tuner.cli.setup import AUTO, engine_at, predictor_of, prepare
 from tuner.cli.slots import make_slots, parse_parallel, space_gpu
 from tuner.engines.base import Engine
@@ -90,6 +90,9 @@ ParallelOption = Annotated[
         help="Trials at a time, each on GPUs of its own; auto: as many as the GPUs hold.",
     ),
 ]
+ShowVersionOption = Annotated[
+    bool, typer.Option("--version", is_eager=True, callback=show_version, help="Show the version and exit.")
+]
 QualityOption = Annotated[
     bool,
     typer.Option(
@@ -128,12 +131,26 @@ def tune(
     json: JsonOption = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
+    version: ShowVersionOption = False,
 ) -> int:
     """Find the vLLM launch flags that carry the most of your traffic on your GPU within a P99 SLO.
 
-    kimi-tune --gpu A100-80G --slo-p99 30s
+    It plans, launches at most --trials configurations, replays your trace against each, confirms the best on
+    fresh launches beside the defaults, and writes a profile and a report into studies/NAME. Without a
+    matching GPU and vLLM it predicts, and says SIMULATED. Ctrl-C is safe: the same command goes on.
 
-    kimi-tune --gpu auto --slo-p99 30s --model meta-llama/Llama-3.1-8B --trace trace.jsonl
+    What next: kimi-tune report (read it), kimi-tune export (deploy it), kimi-tune dashboard (look closer).
+
+    Examples:
+
+      kimi-tune --gpu A100-80G --slo-p99 30s
+
+      kimi-tune --gpu auto --slo-p99 30s --model meta-llama/Llama-3.1-8B --trace trace.jsonl
+
+      kimi-tune --gpu 2xH100-80G --slo-ttft-p99 2s --set max-num-seqs=128 --dry-run
+
+    Exit codes: 0 a recommendation, or keep the defaults; 2 the request is wrong; 3 nothing meets the SLO;
+    4 cannot work by arithmetic; 5 the engine cannot run here; 130 interrupted.
     """
     given = [name for name in ctx.params if _given(ctx, name)]
     if ctx.invoked_subcommand is not None:
