@@ -39,7 +39,7 @@ COMMANDS: dict[Callable[..., int], str] = {
     export: "Write the recommendation as a file that deploys.",
     explain: "Say why a vLLM server did not start, and how to mend it.",
     doctor: "Check what stands in the way of the real engine here.",
-    worker: "Run trials of a study beside others, on this machine or another.",
+    worker: "Measure trials for a tuner on another host.",
 }
 """The commands, each in a line."""
 for command, line in COMMANDS.items():

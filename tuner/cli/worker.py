@@ -47,6 +47,10 @@ def worker(
     """Measure trials for a study that kimi-tune runs on another host; ends when the study has.
 
     The GPU has to be of the same kind, trace and model the same by their digests.
+
+    Example:
+
+      kimi-tune worker --study chat --storage postgresql://host/optuna --trace trace.jsonl
     """
     place = StudyPlace(study, studies, storage)
     if not place.shared:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from tuner.errors import EngineUnavailable
+from tuner.errors import BadRequest, EngineUnavailable
 from tuner.study.kept import RUNNING, load_study, read_study
 from tuner.study.storage import StudyPlace
 
@@ -37,6 +37,8 @@ def make_app(place: StudyPlace, host: str = "127.0.0.1") -> App:
     from tuner.report.dashboard.artifacts import ArtifactFiles
     from tuner.report.dashboard.storage import DashboardStorage, save
 
+    if place.storage is not None and place.storage.startswith("grpc:"):
+        raise BadRequest(f"--storage {place.storage}: a proxy", "name the database that is behind it")
     if read_study(place).state != RUNNING:
         save(place)
     files = ArtifactFiles()
