@@ -113,6 +113,14 @@ class SimulatedPredictor:
         self._known.clear()
         self._screen.forget()
 
+    def server(self, config: LaunchConfig) -> SimulatedServer:
+        """A simulated server of the configuration, with what is known of this machine so far.
+
+        Raises:
+            LaunchFailure: arithmetic says that it cannot start.
+        """
+        return self._server(config)
+
     def _spreads(
         self, configs: Sequence[LaunchConfig], effective: Sequence[Mapping[str, FlagValue]] | None = None
     ) -> Numbers:
