@@ -49,6 +49,13 @@ class LoadMode(StrEnum):
     USERS = "users"
 
 
+class SessionMode(StrEnum):
+    """When the turns of a session are sent: as recorded, or not before the answer to the turn before."""
+
+    RECORDED = "recorded"
+    CAUSAL = "causal"
+
+
 @dataclass(frozen=True, slots=True)
 class Slo:
     """Limits in seconds on the 99th percentile of end-to-end latency, time to first token, time per token."""
@@ -93,6 +100,7 @@ class TuneSpec:
     space: Path | None = None
     fixed: Mapping[str, FlagValue] = field(default_factory=dict)
     load: LoadMode = LoadMode.RATE
+    sessions: SessionMode = SessionMode.RECORDED
     requests: int = 1000
     coverage: float | None = None
     budget: Budget = field(default_factory=Budget)
@@ -110,6 +118,7 @@ class TuneSpec:
             "space": str(self.space) if self.space else None,
             "fixed": dict(sorted(self.fixed.items())),
             "load": self.load.value,
+            **({"sessions": self.sessions.value} if self.sessions is not SessionMode.RECORDED else {}),
             "requests": self.requests,
             "coverage": self.coverage,
             "seed": self.seed,

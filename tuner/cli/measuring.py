@@ -16,7 +16,7 @@ from tuner.errors import BadRequest, Exit
 from tuner.measure import Judgement, LoadTest, Send, Verdict, judge, summarize
 from tuner.replay import Workload
 from tuner.report.words import rate, seconds
-from tuner.spec import LoadMode, Slo
+from tuner.spec import LoadMode, SessionMode, Slo
 from tuner.study import split
 from tuner.traces import Trace, compress_time, window
 
@@ -66,6 +66,7 @@ class Measurement:
     seed: int
     find_max: bool
     load: LoadMode
+    sessions: SessionMode
     users: int
     speed: float
     rate_rps: float | None
@@ -78,13 +79,24 @@ class Measurement:
         """What the options of a command ask for, by the names that `replay` and `simulate` both give them.
 
         Raises:
-            BadRequest: an SLO that is no duration, or --find-max without one.
+            BadRequest: an SLO that is no duration, --find-max without one, or causal users.
         """
         slo = slo_of(options["slo_p99"], options["slo_ttft_p99"], options["slo_tpot_p99"])
         if options["find_max"] and not slo.limits():
             raise BadRequest("--find-max: no SLO given", "add one, such as --slo-p99 30s")
+        refuse_causal_users(options["sessions"], options["load"])
         same = {field.name: options[field.name] for field in fields(cls) if field.name in options}
         return cls(slo=slo, rate_rps=options["rate"], **same)
+
+
+def refuse_causal_users(sessions: SessionMode, load: LoadMode) -> None:
+    """Users of a closed loop have no sessions to wait in.
+
+    Raises:
+        BadRequest: both are asked for.
+    """
+    if sessions is SessionMode.CAUSAL and load is LoadMode.USERS:
+        raise BadRequest("--sessions causal: a closed loop has no arrival times", "use --load rate")
 
 
 def measure(asked: Measurement, trace: Trace, send: Send) -> int:
@@ -117,18 +129,19 @@ def _part(asked: Measurement, trace: Trace) -> tuple[Trace, tuple[float, float]]
 
 
 def _once(asked: Measurement, trace: Trace, send: Send) -> tuple[Judgement, dict[str, Any]]:
-    test = LoadTest(trace, asked.slo, requests=asked.requests, seed=asked.seed)
+    test = LoadTest(trace, asked.slo, requests=asked.requests, seed=asked.seed, sessions=asked.sessions)
     if asked.load is LoadMode.USERS:
         judgement = test.with_users(send, asked.users, curtail=False)
     elif asked.rate_rps is not None:
         judgement = test.at(send, asked.rate_rps, curtail=False)
     else:
-        judgement = judge(send(Workload(trace), None), asked.slo)
+        causal = asked.sessions is SessionMode.CAUSAL
+        judgement = judge(send(Workload(trace, causal=causal), None), asked.slo)
     return judgement, summarize(judgement, asked.slo)
 
 
 def _find_max(asked: Measurement, trace: Trace, send: Send) -> tuple[Judgement, dict[str, Any]]:
-    test = LoadTest(trace, asked.slo, requests=asked.requests, seed=asked.seed)
+    test = LoadTest(trace, asked.slo, requests=asked.requests, seed=asked.seed, sessions=asked.sessions)
     if asked.load is LoadMode.USERS:
         users = test.users(send, asked.users)
         judgement = users.tried[users.users] if users.users else users.tried[min(users.tried)]

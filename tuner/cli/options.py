@@ -10,7 +10,7 @@ import typer
 import yaml
 
 from tuner.errors import BadRequest
-from tuner.spec import FlagValue, Slo, parse_duration_s
+from tuner.spec import FlagValue, SessionMode, Slo, parse_duration_s
 
 DEFAULT_MODEL = "kimi-k2.6-awq"
 
@@ -42,6 +42,13 @@ SetOption = Annotated[
 ]
 RequestsOption = Annotated[int, typer.Option("--requests", min=1, help="Requests in a replay, at the least.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
+SessionsOption = Annotated[
+    SessionMode,
+    typer.Option(
+        "--sessions",
+        help="causal: no turn before the answer to the one before has ended and its user has thought.",
+    ),
+]
 VersionOption = Annotated[
     str | None,
     typer.Option(

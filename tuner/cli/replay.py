@@ -23,6 +23,7 @@ from tuner.cli.options import (
     JsonOption,
     RequestsOption,
     SeedOption,
+    SessionsOption,
     SloOption,
     SloTpotOption,
     SloTtftOption,
@@ -45,7 +46,7 @@ from tuner.replay import (
 from tuner.replay.plan import MOST_PROCESSES, plan_clients
 from tuner.replay.server import reset_prefix_cache
 from tuner.replay.warmup import warm_up
-from tuner.spec import LoadMode
+from tuner.spec import LoadMode, SessionMode
 
 
 def replay(
@@ -59,6 +60,7 @@ def replay(
     slo_tpot_p99: SloTpotOption = None,
     find_max: FindMaxOption = False,
     load: LoadOption = LoadMode.RATE,
+    sessions: SessionsOption = SessionMode.RECORDED,
     users: UsersOption = 10,
     rate: RateOption = None,
     speed: SpeedOption = 1.0,

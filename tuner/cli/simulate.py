@@ -22,6 +22,7 @@ from tuner.cli.options import (
     ModelOption,
     RequestsOption,
     SeedOption,
+    SessionsOption,
     SetOption,
     SloOption,
     SloTpotOption,
@@ -36,7 +37,7 @@ from tuner.engines.base import LaunchFailure
 from tuner.errors import Infeasible
 from tuner.models import find_model
 from tuner.space import LaunchConfig, check_feasible
-from tuner.spec import EngineChoice, LoadMode
+from tuner.spec import EngineChoice, LoadMode, SessionMode
 
 
 def simulate(
@@ -49,6 +50,7 @@ def simulate(
     slo_tpot_p99: SloTpotOption = None,
     find_max: FindMaxOption = False,
     load: LoadOption = LoadMode.RATE,
+    sessions: SessionsOption = SessionMode.RECORDED,
     users: UsersOption = 10,
     rate: RateOption = None,
     speed: SpeedOption = 1.0,

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from tuner.cli.measuring import refuse_causal_users
 from tuner.cli.options import (
     DEFAULT_MODEL,
     GpuOption,
@@ -17,6 +18,7 @@ from tuner.cli.options import (
     QuietOption,
     RequestsOption,
     SeedOption,
+    SessionsOption,
     SetOption,
     SloOption,
     SloTpotOption,
@@ -37,7 +39,7 @@ from tuner.report.console import plan_lines, print_result, watching
 from tuner.report.files import write_report
 from tuner.report.results import plan_object, result_object
 from tuner.space import effective_defaults, quality_flags
-from tuner.spec import Budget, EngineChoice, LoadMode, TuneSpec, parse_duration_s
+from tuner.spec import Budget, EngineChoice, LoadMode, SessionMode, TuneSpec, parse_duration_s
 from tuner.study import Job, StudyPlace, TuneResult, fresh_name, make_plan, read_study, study_name
 from tuner.study import tune as run_study
 
@@ -113,6 +115,7 @@ def tune(
     space: SpaceOption = None,
     settings: SetOption = None,
     load: LoadOption = LoadMode.RATE,
+    sessions: SessionsOption = SessionMode.RECORDED,
     requests: RequestsOption = 1000,
     coverage: CoverageOption = None,
     trials: TrialsOption = 16,
@@ -167,6 +170,7 @@ def tune(
     slo = slo_of(slo_p99, slo_ttft_p99, slo_tpot_p99)
     if not slo.limits():
         raise BadRequest("no SLO given", "add one, such as --slo-p99 30s")
+    refuse_causal_users(sessions, load)
     spec = TuneSpec(
         gpu=gpu,
         slo=slo,
@@ -176,6 +180,7 @@ def tune(
         space=space,
         fixed=fixed_of(settings),
         load=load,
+        sessions=sessions,
         requests=requests,
         coverage=coverage,
         budget=Budget(trials, parse_duration_s(budget, what="--budget") if budget else None),

@@ -14,7 +14,7 @@ from tuner.measure.capacity import Capacity, LoadGrid, find_capacity
 from tuner.measure.verdict import GUARD, Judgement, curtailment, judge
 from tuner.replay.records import Replay, Workload
 from tuner.replay.stop import Curtailment
-from tuner.spec import Slo
+from tuner.spec import SessionMode, Slo
 from tuner.traces import NestedLoads, Trace
 
 Send = Callable[[Workload, Curtailment | None], Replay]
@@ -47,13 +47,23 @@ class LoadTest:
         slo: what a replay is judged by.
         requests: requests in a replay, at the least.
         seed: of everything random in the loads.
+        sessions: whether turns wait for the answer to the turn before.
     """
 
-    def __init__(self, trace: Trace, slo: Slo, *, requests: int, seed: int = 0) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        slo: Slo,
+        *,
+        requests: int,
+        seed: int = 0,
+        sessions: SessionMode = SessionMode.RECORDED,
+    ) -> None:
         self.slo = slo
         self.requests = requests
         self.seed = seed
         self.trace = trace
+        self.causal = sessions is SessionMode.CAUSAL
         self.loads = NestedLoads(
             trace, requests=requests, min_duration_s=SPAN_OF_SLO * slo.largest_s(), seed=seed
         )
@@ -69,7 +79,7 @@ class LoadTest:
         SLO."""
         trace = self._trace_at(rps)
         stop = curtailment(self.slo, len(trace), times) if curtail and self.slo.limits() else None
-        return judge(send(Workload(trace), stop), self.slo)
+        return judge(send(Workload(trace, causal=self.causal), stop), self.slo)
 
     def _trace_at(self, rps: float) -> Trace:
         if rps not in self._offered:

@@ -35,10 +35,11 @@ def backlog_grows(replay: Replay) -> bool:
     """
     if len(replay) < MIN_REQUESTS or replay.users is not None:
         return False
-    if not replay.scheduled_s[-1] > replay.scheduled_s[0]:
+    begin, end = _sending(replay)
+    if not end > begin:
         return False
     offered, carried = offered_and_carried_tps(replay)
-    filling = _answer_s(replay) / float(replay.scheduled_s[-1] - replay.scheduled_s[0])
+    filling = _answer_s(replay) / (end - begin)
     if filling * _ANSWERS > 1.0:
         return False
     return carried < offered * (1.0 - SHORTFALL - _FILLING * filling)
@@ -52,6 +53,11 @@ def _answer_s(replay: Replay) -> float:
     work = np.maximum(replay.tokens[ok], 1).astype(np.float64)
     pace_s = nearest_rank((replay.last_s[ok] - replay.first_s[ok]) / work, 0.1)
     return pace_s * float((work * work).sum() / work.sum())
+
+
+def _sending(replay: Replay) -> tuple[float, float]:
+    """When the first and the last request were due: not in order where sessions are causal."""
+    return float(replay.scheduled_s.min()), float(replay.scheduled_s.max())
 
 
 def carried_rps(replay: Replay) -> float | None:
@@ -73,7 +79,7 @@ def offered_and_carried_tps(replay: Replay) -> tuple[float, float]:
     Tokens between a request's first and last are taken to come evenly.
     """
     ok = replay.ok
-    begin, end = float(replay.scheduled_s[0]), float(replay.scheduled_s[-1])
+    begin, end = _sending(replay)
     if replay.users is not None or not end > begin or not ok.any():
         return math.nan, math.nan
     work = np.maximum(replay.tokens[ok], 1).astype(np.float64)
@@ -109,7 +115,8 @@ def _before_the_stop(replay: Replay) -> tuple[float, float]:
     second half of its time.
     """
     ok = replay.ok
-    span_s = float(replay.scheduled_s[-1] - replay.scheduled_s[0])
+    begin, end = _sending(replay)
+    span_s = end - begin
     if replay.users is not None or not span_s > 0.0 or np.count_nonzero(ok) < MIN_REQUESTS // 2:
         return math.nan, math.nan
     failed = ~ok & (replay.status != Status.UNFINISHED)

@@ -61,7 +61,8 @@ def replay_http(
     chat: TextScale | None = None
     if trace.bodies is None and options.endpoint is Endpoint.CHAT:
         chat = measure_text(base_url, model)
-    scheduled = np.asarray(columns.scheduled) if workload.users is None else None
+    fixed = workload.users is None and not workload.causal
+    scheduled = np.asarray(columns.scheduled) if fixed else None
     watch = OverWatch(stop, len(trace), scheduled) if stop else None
     before = parse_counters(read_metrics(base_url)) if options.counters else {}
     if processes == 1:

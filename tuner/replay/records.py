@@ -39,12 +39,17 @@ class Workload:
     """What a replay offers: a trace whose arrivals are already scaled, sent open loop as it is, or closed
     loop.
 
+    With `causal` a turn of a session is sent when the trace wants it, but not before the answer to the turn
+    before it has ended and its user has thought as long as in the trace; it is due then, and its latency
+    counts from there.
+
     Closed loop (`users` set): so many users take the requests in order, each the next one as soon as its last
     has ended; arrival times are ignored.
     """
 
     trace: Trace
     users: int | None = None
+    causal: bool = False
 
     @property
     def offered_rps(self) -> float:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from tuner.replay.answer import Answer
 from tuner.replay.call import Call
+from tuner.replay.causal import TurnPacer
 from tuner.replay.columns import Columns
 from tuner.replay.heads import Heads
 from tuner.replay.options import ClientOptions
@@ -19,6 +20,7 @@ from tuner.replay.pool import Connection, Pool, clock, connect_reason
 from tuner.replay.prompts import Bodies
 from tuner.replay.records import Status, Workload
 from tuner.replay.server import BaseUrl
+from tuner.traces.causal import turns_of
 
 Progress = Callable[[int, int], None]
 
@@ -73,6 +75,7 @@ class Run:
         self._wanted = workload.trace.output_tokens.tolist()
         self._open_loop = workload.users is None
         self._next = 0
+        self._pacer: TurnPacer | None = None
 
     @property
     def reserve(self) -> int:
@@ -101,7 +104,10 @@ class Run:
         try:
             await pool.warm(self._warm_count())
             self._start = clock() + LEAD_S if begin is None else await begin()
-            if self._open_loop:
+            if self._open_loop and self.workload.causal:
+                self._pacer = self._causal_pacer()
+                self._pacer.begin()
+            elif self._open_loop:
                 bodies.prepare(self.order[0])
                 self._arm()
             else:
@@ -112,6 +118,8 @@ class Run:
             await self._finished
             self.columns.cpu_share = (time.thread_time() - used_s) / max(clock() - begun_s, 1e-9)
         finally:
+            if self._pacer is not None:
+                self._pacer.stop()
             if ticker is not None:
                 ticker.cancel()
                 with contextlib.suppress(asyncio.CancelledError, Exception):  # _ticked has passed it on
@@ -151,6 +159,16 @@ class Run:
         if self._next < n:
             self._bodies.prepare(order[self._next])
             self._arm()
+
+    def _causal_pacer(self) -> TurnPacer:
+        return TurnPacer(
+            turns_of(self.workload.trace),
+            self.order,
+            self.columns.scheduled,
+            now=lambda: clock() - self._start,
+            send=self._send,
+            prepare=self._bodies.prepare,
+        )
 
     def _begin_users(self) -> None:
         for _ in range(min(self.workload.users or 1, self.n)):
@@ -248,6 +266,8 @@ class Run:
                 return
         if self.ended == self.n:
             self._finished.set_result(None)
+        elif self._pacer is not None:
+            self._pacer.ended(index, last if status is Status.OK else clock() - start)
         elif not self._open_loop:
             # through the loop, so that a server that refuses everything does not recurse
             self._loop.call_soon(self._next_of_user)

@@ -48,7 +48,7 @@ class RateOffer:
 
     def __init__(self, trace: Trace, spec: TuneSpec) -> None:
         self._times = GUARD
-        self.test = LoadTest(trace, spec.slo, requests=spec.requests, seed=spec.seed)
+        self.test = LoadTest(trace, spec.slo, requests=spec.requests, seed=spec.seed, sessions=spec.sessions)
         self.grid = self.test.grid
         self.start = self.test.loads.natural_rps
         self.floor = self.test.floor_rps
@@ -73,7 +73,7 @@ class UserOffer:
 
     def __init__(self, trace: Trace, spec: TuneSpec) -> None:
         self._times = GUARD
-        self.test = LoadTest(trace, spec.slo, requests=spec.requests, seed=spec.seed)
+        self.test = LoadTest(trace, spec.slo, requests=spec.requests, seed=spec.seed, sessions=spec.sessions)
         self.grid = LoadGrid(1.0)
         self.start = float(_FIRST_USERS)
         self.floor = 1.0

@@ -16,10 +16,12 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from tuner.engines.simulated.blocks import BlockManager
+from tuner.engines.simulated.coming import Coming
 from tuner.engines.simulated.limits import Limits
 from tuner.engines.simulated.prefixes import Prefixes
 from tuner.engines.simulated.stretch import steps_until
 from tuner.engines.simulated.timeline import Observer, StepCost, Timeline
+from tuner.traces.causal import Turns
 
 _SHIFT = 22
 _MASK = (1 << _SHIFT) - 1
@@ -29,7 +31,7 @@ _LOOK_EVERY = 32
 
 class Simulation:
     """One replay. `arrival_s` ascending; with `users` arrivals are ignored and every user sends the next
-    request as soon as the last has ended.
+    request as soon as the last has ended. With `turns` arrivals are moved to when a session's turn is due.
     """
 
     def __init__(
@@ -42,13 +44,14 @@ class Simulation:
         output_tokens: list[int],
         *,
         users: int | None = None,
+        turns: Turns | None = None,
         observer: Observer | None = None,
         noise: Callable[[], float] | None = None,
     ) -> None:
         requests = len(input_tokens)
         self._limits, self._cost, self._observer, self._noise = limits, cost, observer, noise
         self._in, self._out = input_tokens, output_tokens
-        self._users = users
+        self._users, self._turns = users, turns
         self._blocks = BlockManager(limits, prefixes)
         self._chained = any(prefixes.chains) and limits.prefix_caching
         arrivals = [0.0] * min(users, requests) if users is not None else arrival_s
@@ -123,15 +126,11 @@ class Simulation:
         decode_cost, mixed_cost = cost.decode, cost.mixed
         token_s, crowd_s = cost.frontend_token_s, cost.frontend_crowd_s
         inputs, outputs, state = self._in, self._out, self._state
-        made, finals, begins, order, resumed = (
-            self._made,
-            self._final_step,
-            self._begins,
-            self._order,
-            self._resumed,
-        )
+        made, finals, begins = self._made, self._final_step, self._begins
+        order, resumed = self._order, self._resumed
         arrival, first, last = timeline.arrival_s, timeline.first_s, timeline.last_s
         requests, known, head = len(inputs), len(arrival), 0
+        coming = Coming(self._turns, arrival) if self._turns is not None else None
         next_s = arrival[0] if known else math.inf
         heap = [1 << 62]  # never empty
         ended: list[int] = []
@@ -212,7 +211,7 @@ class Simulation:
                     if resumed:
                         request = resumed[-1]
                     elif next_s <= view:
-                        request = head
+                        request = head if coming is None else coming.first
                     else:
                         waiting = False
                         break
@@ -222,7 +221,7 @@ class Simulation:
                         if admitted is None:
                             break
                         hit, chunk = admitted
-                        if hit and request == head and not resumed:
+                        if hit and not resumed:
                             blocks.hit_tokens += hit
                     else:
                         hit, chunk = 0, total
@@ -238,7 +237,7 @@ class Simulation:
                         resumed.pop()
                     else:
                         head += 1
-                        next_s = arrival[head] if head < known else math.inf
+                        next_s = coming.taken() if coming else arrival[head] if head < known else math.inf
                     state[request] = _RUNNING
                     order.append(request)
                     room -= 1
@@ -282,7 +281,7 @@ class Simulation:
                         grow = 0.0 if flat else slope * decodes
                         if flat and slope > 0.0:
                             count = min(count, max(int(((floor - fixed) / slope - context) / decodes), 1))
-                        if not waiting and head < known:
+                        if not waiting and next_s < math.inf:
                             wanted = next_s - now
                             if wanted <= 0.0:
                                 count = 1
@@ -310,7 +309,7 @@ class Simulation:
                 if ended_before or ended or view < now:
                     view = now
                     continue
-                if head >= known:
+                if next_s == math.inf:
                     break
                 idle_s += max(next_s - now, 0.0)
                 view = now = max(now, next_s)
@@ -358,6 +357,8 @@ class Simulation:
                 if observer is not None:
                     for request in ended:
                         observer.ended(request, arrival[request], first[request], front)
+                if coming is not None:
+                    next_s = coming.ended(ended, front)
                 if closed:
                     more = min(len(ended), requests - known)
                     arrival.extend([front] * more)

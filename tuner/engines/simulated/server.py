@@ -16,6 +16,7 @@ from tuner.engines.simulated.setup import Setup
 from tuner.engines.simulated.timeline import Timeline
 from tuner.engines.simulated.watching import Watch
 from tuner.replay import Curtailment, Replay, Status, Workload
+from tuner.traces.causal import turns_of
 
 
 class SimulatedServer:
@@ -54,7 +55,7 @@ class SimulatedServer:
             planned,
             np.flatnonzero(status != Status.UNFINISHED).tolist(),
             stop=stop,
-            scheduled_s=trace.arrival_s if users is None else None,
+            scheduled_s=trace.arrival_s if users is None and not workload.causal else None,
             progress=progress,
         )
         timeline = Simulation(
@@ -65,6 +66,7 @@ class SimulatedServer:
             inputs,
             outputs,
             users=users,
+            turns=turns_of(part) if workload.causal and users is None else None,
             observer=watch if stop is not None or progress is not None else None,
             noise=self._noise(),
         ).run()
@@ -109,6 +111,8 @@ def _record(
     done = served[~np.isnan(timeline.last_s)]
     status[done] = Status.OK
     scheduled = trace.arrival_s.copy()
+    if workload.causal and workload.users is None:
+        scheduled[served] = timeline.arrival_s
     if workload.users is not None:
         taken = np.full(len(served), math.nan)
         taken[: len(timeline.arrival_s)] = timeline.arrival_s
