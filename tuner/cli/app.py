@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import typer
 
 from tuner.cli import studies, trace
+from tuner.cli.check import check
 from tuner.cli.dashboard import dashboard
 from tuner.cli.doctor import doctor
 from tuner.cli.explain import explain
@@ -37,6 +38,7 @@ COMMANDS: dict[Callable[..., int], str] = {
     report: "Write what a study found: HTML, Markdown, CSV, JSON.",
     dashboard: "Look at a study in optuna-dashboard.",
     export: "Write the recommendation as a file that deploys.",
+    check: "Say whether a profile still fits today's traffic and this machine.",
     explain: "Say why a vLLM server did not start, and how to mend it.",
     doctor: "Check what stands in the way of the real engine here.",
     worker: "Measure trials for a tuner on another host.",

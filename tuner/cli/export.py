@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tuner.cli.options import VerboseOption
+from tuner.cli.options import GpuCostOption, VerboseOption
 from tuner.errors import BadRequest
 from tuner.profiles import export as export_profile
-from tuner.profiles import formats, load_profile
+from tuner.profiles import formats, load_profile, parse_gpu_cost
 from tuner.study import profile_path
 
 
@@ -26,6 +27,7 @@ def export(
     folder: Annotated[
         Path, typer.Option("--studies", metavar="FOLDER", help="Where studies are kept.")
     ] = Path("studies"),
+    gpu_cost: GpuCostOption = None,
     verbose: VerboseOption = False,
 ) -> int:
     """Write a study's recommendation as a vLLM config, a script, or another form that deploys.
@@ -38,7 +40,10 @@ def export(
     """
     if format not in formats():
         raise BadRequest(f"--format {format}: unknown", f"choose one of {', '.join(formats())}")
-    text = export_profile(load_profile(profile_path(study, folder)), format)
+    profile = load_profile(profile_path(study, folder))
+    if gpu_cost is not None:
+        profile = replace(profile, cost=parse_gpu_cost(gpu_cost))
+    text = export_profile(profile, format)
     if out is None:
         sys.stdout.write(text)
     else:

@@ -59,6 +59,10 @@ JsonOption = Annotated[
     bool, typer.Option("--json", help="One JSON object on stdout, everything else on stderr.")
 ]
 VerboseOption = Annotated[bool, typer.Option("--verbose", help="Say more, and show tracebacks.")]
+GpuCostOption = Annotated[
+    str | None,
+    typer.Option("--gpu-cost", metavar="PRICE", help="Price of one GPU, such as 2.5USD/h or 14000CNY/month."),
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Only the result.")]
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tuner.cli.measuring import refuse_causal_users
 from tuner.cli.options import (
     DEFAULT_MODEL,
+    GpuCostOption,
     GpuOption,
     JsonOption,
     ModelOption,
@@ -30,11 +32,12 @@ from tuner.cli.options import (
     slo_of,
 )
 from tuner.cli.output import console, print_json, show_version
-from tuner.cli.setup import AUTO, engine_at, predictor_of, prepare
+from tuner.cli.setup import AUTO, Place, engine_at, predictor_of, prepare
 from tuner.cli.slots import make_slots, parse_parallel, space_gpu
 from tuner.engines.base import Engine
 from tuner.errors import BadRequest, Exit, TuneError
-from tuner.hardware import driver_version
+from tuner.hardware import describe_machine, driver_version
+from tuner.profiles import GpuCost, cost_lines, cost_object, parse_gpu_cost, save_profile
 from tuner.report.console import plan_lines, print_result, watching
 from tuner.report.files import write_report
 from tuner.report.results import plan_object, result_object
@@ -130,6 +133,7 @@ def tune(
     vllm_python: PythonOption = None,
     launcher: LauncherOption = AUTO,
     allow_quality_flags: QualityOption = False,
+    gpu_cost: GpuCostOption = None,
     dry_run: DryRunOption = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -171,6 +175,7 @@ def tune(
     if not slo.limits():
         raise BadRequest("no SLO given", "add one, such as --slo-p99 30s")
     refuse_causal_users(sessions, load)
+    price = parse_gpu_cost(gpu_cost) if gpu_cost is not None else None
     spec = TuneSpec(
         gpu=gpu,
         slo=slo,
@@ -195,6 +200,7 @@ def tune(
         parallel=parse_parallel(parallel),
         shared=StudyPlace("", studies, storage).shared,
     )
+    job = replace(job, cost=price)
     place = place_of(job, study, studies, storage, new)
     out = console(to_stderr=json)
     if dry_run:
@@ -213,16 +219,30 @@ def tune(
         raise
     finally:
         runner.close()
+    result = priced(result, place, price)
+    profile = result.profile
     reported = write_at_end(place)
     if json:
-        print_json({**result_object(result), "quality_flags": quality_of(result)})
+        cost = cost_object(profile) if profile else None
+        print_json({**result_object(result), "quality_flags": quality_of(result), "cost": cost})
     else:
         print_result(result, out)
+        for line in cost_lines(profile) if profile else ():
+            out.print(line, soft_wrap=True, markup=False, highlight=False)
         if reported is not None:
             out.print(f"Read it: {reported}", soft_wrap=True, markup=False)
     for note in remarks(result, runner):
         out.print(f"note: {note}", soft_wrap=True, markup=False)
     return Exit.NOTHING_MEETS_SLO if result.recommendation == "none" else Exit.OK
+
+
+def priced(result: TuneResult, place: StudyPlace, price: GpuCost | None) -> TuneResult:
+    """The result at this price, the profile on disk too: a study that had ended may be asked again."""
+    if price is None or result.profile is None or result.profile.cost == price:
+        return result
+    profile = replace(result.profile, cost=price)
+    save_profile(profile, place.folder / "profile.yaml")
+    return replace(result, profile=profile)
 
 
 def write_at_end(place: StudyPlace) -> Path | None:
@@ -275,6 +295,7 @@ def make_job(
     )
     engine = engine_at(made.place, made.shape, spec.model, spec.seed)
     baseline = made.space.baseline()
+    driver = driver_version() if made.place.launcher else None
     slots, size = make_slots(
         made.place,
         made.shape,
@@ -295,11 +316,20 @@ def make_job(
         rules=made.rules,
         defaults=effective_defaults(made.place.gpu, made.shape, made.place.vllm_version),
         predictor=predictor_of(made.place, made.shape, spec, made.trace),
-        driver=driver_version() if made.place.launcher else None,
+        driver=driver,
+        machine=machine_of(made.place, driver),
         slots=slots,
         parallel=size,
     )
     return job, engine
+
+
+def machine_of(place: Place, driver: str | None) -> dict[str, Any]:
+    """Where the figures come from; of a simulation the GPU and the version that were simulated."""
+    if place.launcher is None:
+        return {"gpu": place.gpu.name, "gpu_count": place.gpu.count, "vllm": place.vllm_version}
+    packages = place.installed.package_dir.parent if place.installed else None
+    return describe_machine(place.gpu, driver=driver, vllm_version=place.vllm_version, packages=packages)
 
 
 def place_of(job: Job, study: str | None, studies: Path, storage: str | None, new: bool) -> StudyPlace:

@@ -6,7 +6,7 @@ from tuner.profiles.codec import (
     profile_from_json,
     profile_to_json,
 )
-from tuner.profiles.cost import GpuCost
+from tuner.profiles.cost import GpuCost, cost_lines, cost_object, parse_gpu_cost
 from tuner.profiles.evidence import (
     Drift,
     FinalRow,
@@ -16,16 +16,21 @@ from tuner.profiles.evidence import (
     Shift,
     Tie,
 )
+from tuner.profiles.expiry import Check, Finding, Here, check_profile
 from tuner.profiles.exporters import export, formats
 from tuner.profiles.files import load_profile, save_profile
 from tuner.profiles.profile import SCHEMA_VERSION, Measured, Profile, UsersRow
+from tuner.profiles.traffic import traffic_of
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Check",
     "Drift",
     "FinalRow",
+    "Finding",
     "FlagGain",
     "GpuCost",
+    "Here",
     "Measured",
     "PredictionRow",
     "Profile",
@@ -33,12 +38,17 @@ __all__ = [
     "Shift",
     "Tie",
     "UsersRow",
+    "check_profile",
+    "cost_lines",
+    "cost_object",
     "export",
     "formats",
     "load_profile",
     "measured_from_json",
     "measured_to_json",
+    "parse_gpu_cost",
     "profile_from_json",
     "profile_to_json",
     "save_profile",
+    "traffic_of",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -79,13 +80,14 @@ def parse_gpu_cost(text: str, what: str = "--gpu-cost") -> GpuCost:
     return GpuCost(amount, currency, amount / unit, f"{amount:.12g}{currency}/{match[3].lower()}")
 
 
-def cost_of(measured: Measured, price: GpuCost, input_tokens: float | None = None) -> Cost:
-    """What a configuration costs. `input_tokens` is the mean prompt of the traffic; where it is known, a
-    million tokens of prompt and output together are priced too.
+def cost_of(measured: Measured, price: GpuCost, traffic: Mapping[str, Any]) -> Cost:
+    """What a configuration costs at its capacity. The tokens of a request are the means of the `traffic`;
+    where they are not known, output tokens are those measured, and prompts are not priced.
     """
     per_s = price.per_s * measured.cards
-    output = measured.output_tps
-    together = output + measured.throughput_rps * input_tokens if input_tokens is not None else 0.0
+    sent, received = _mean(traffic, "input_tokens"), _mean(traffic, "output_tokens")
+    output = measured.throughput_rps * received if received is not None else measured.output_tps
+    together = output + measured.throughput_rps * sent if sent is not None else 0.0
     return Cost(
         cards=measured.cards,
         per_month=per_s * MONTH_S,
@@ -94,14 +96,19 @@ def cost_of(measured: Measured, price: GpuCost, input_tokens: float | None = Non
     )
 
 
+def _mean(traffic: Mapping[str, Any], column: str) -> float | None:
+    lengths = traffic.get(column)
+    mean = lengths.get("mean") if isinstance(lengths, Mapping) else None
+    return float(mean) if isinstance(mean, int | float) and not isinstance(mean, bool) else None
+
+
 def costs_of(profile: Profile, price: GpuCost | None = None) -> tuple[GpuCost, Cost, Cost] | None:
     """The price, and what winner and default cost; None where no price is known."""
     price = price or profile.cost
     if price is None:
         return None
-    mean = profile.traffic.get("input_tokens_mean")
-    known = float(mean) if isinstance(mean, int | float) and not isinstance(mean, bool) else None
-    return price, cost_of(profile.winner, price, known), cost_of(profile.baseline, price, known)
+    winner, default = profile.winner, profile.baseline
+    return price, cost_of(winner, price, profile.traffic), cost_of(default, price, profile.traffic)
 
 
 def cost_object(profile: Profile, price: GpuCost | None = None) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tuner.engines.base import Outcome
+from tuner.profiles import traffic_of
 from tuner.profiles.evidence import Tie
 from tuner.profiles.profile import Measured, Profile
 from tuner.space import quality_flags
@@ -73,6 +74,9 @@ def conclude(
             flag_gains=finals.flag_gains,
             finals=finals.rows,
             drift=finals.drift,
+            machine=job.machine,
+            traffic=traffic_of(job.trace, best),
+            cost=job.cost,
         )
     return TuneResult(
         study=place.name,

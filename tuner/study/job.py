@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from tuner.engines.base import Engine, Predictor
 from tuner.hardware.gpu import Gpu
 from tuner.models.shape import ModelShape
+from tuner.profiles.cost import GpuCost
 from tuner.space.config import LaunchConfig
 from tuner.spec import FlagValue, TuneSpec, digest
 from tuner.traces.trace import Trace
@@ -117,7 +118,8 @@ class Job:
     """One tune job, put together.
 
     `defaults` are the values in force when no flag is set, for what a server's log does not say. `predictor`
-    proposes configurations before anything is launched. `driver` goes into the profile. `slots` are where the
+    proposes configurations before anything is launched. `driver`, `machine` and `cost` go
+    into the profile. `slots` are where the
     search runs trials beside each other, `parallel` at the most (None: one at a time, on `engine`); the
     baseline and the finals run alone on `engine`.
     """
@@ -132,6 +134,8 @@ class Job:
     defaults: Mapping[str, FlagValue] = field(default_factory=dict)
     predictor: Predictor | None = None
     driver: str | None = None
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    cost: GpuCost | None = None
     slots: Slots | None = None
     parallel: int = 1
     options: Options = field(default_factory=Options)

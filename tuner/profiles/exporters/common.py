@@ -7,6 +7,7 @@ from math import ceil
 from pathlib import PurePosixPath
 
 from tuner.errors import BadRequest
+from tuner.profiles.cost import cost_lines
 from tuner.profiles.files import SIMULATED
 from tuner.profiles.profile import Profile
 from tuner.space.argv import rendered, to_argv
@@ -74,6 +75,7 @@ def head_lines(profile: Profile) -> list[str]:
         lines.append(f"{profile.gain:.2f} times what vLLM's own defaults carry")
     lines.append(f"for vLLM {profile.vllm_version}; the optimum of another version may be another")
     lines += [text for text in (profile.brittle and f"brittle: {profile.brittle}", winner.note) if text]
+    lines += cost_lines(profile)
     return [one_line(line) for line in lines]
 
 
