@@ -8,6 +8,7 @@ from tuner.profiles.codec import (
 )
 from tuner.profiles.cost import GpuCost, cost_lines, cost_object, parse_gpu_cost
 from tuner.profiles.evidence import (
+    CardsRow,
     Drift,
     FinalRow,
     FlagGain,
@@ -32,6 +33,7 @@ __all__ = [
     "GpuCost",
     "Here",
     "Measured",
+    "CardsRow",
     "PredictionRow",
     "Profile",
     "SeparateQueue",

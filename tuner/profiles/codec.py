@@ -10,6 +10,7 @@ from tuner.errors import BadRequest
 from tuner.profiles import readers as read
 from tuner.profiles.cost import GpuCost
 from tuner.profiles.evidence import (
+    CardsRow,
     Drift,
     FinalRow,
     FlagGain,
@@ -144,6 +145,13 @@ _PREDICTION: dict[str, Reader] = {
     "measured_rps": read.amount,
     "launches_before": read.count,
 }
+_CARDS: dict[str, Reader] = {
+    "cards": read.count,
+    "trials": read.count,
+    "throughput_rps": read.amount,
+    "per_card_rps": read.amount,
+    "flags": read.flags,
+}
 _COST: dict[str, Reader] = {
     "amount": read.amount,
     "currency": read.text,
@@ -179,6 +187,7 @@ _PROFILE: dict[str, Reader] = {
     "finals": tuple_of(record_of(FinalRow, _FINAL_ROW)),
     "drift": or_none(record_of(Drift, _DRIFT)),
     "predictions": tuple_of(record_of(PredictionRow, _PREDICTION)),
+    "by_cards": tuple_of(record_of(CardsRow, _CARDS)),
     "machine": read.plain_mapping,
     "traffic": read.plain_mapping,
     "cost": or_none(record_of(GpuCost, _COST)),

@@ -94,3 +94,14 @@ class PredictionRow:
     predicted_rps: float
     measured_rps: float
     launches_before: int
+
+
+@dataclass(frozen=True, slots=True)
+class CardsRow:
+    """The best of the search among configurations of so many GPUs each: two small servers or one large?"""
+
+    cards: int
+    trials: int
+    throughput_rps: float
+    per_card_rps: float
+    flags: LaunchConfig

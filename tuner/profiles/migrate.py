@@ -20,6 +20,7 @@ def _from_1(table: dict[str, Any]) -> dict[str, Any]:
         "finals": [],
         "drift": None,
         "predictions": [],
+        "by_cards": [],
         "machine": {},
         "traffic": {},
         "cost": None,

@@ -9,6 +9,7 @@ from typing import Any
 
 from tuner.profiles.cost import GpuCost
 from tuner.profiles.evidence import (
+    CardsRow,
     Drift,
     FinalRow,
     FlagGain,
@@ -108,6 +109,7 @@ class Profile:
     finals: tuple[FinalRow, ...] = ()
     drift: Drift | None = None
     predictions: tuple[PredictionRow, ...] = ()
+    by_cards: tuple[CardsRow, ...] = ()
     machine: Mapping[str, Any] = field(default_factory=dict)
     traffic: Mapping[str, Any] = field(default_factory=dict)
     cost: GpuCost | None = None

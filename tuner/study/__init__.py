@@ -1,6 +1,6 @@
 """The study: which configuration next, what Optuna is told, the finals, going on after an interruption."""
 
-from tuner.study.crew import cards_of
+from tuner.study.cards import cards_of
 from tuner.study.job import Job, Options, RuleBook, Space
 from tuner.study.kept import KeptStudy, find_study, read_study
 from tuner.study.listing import StudyEntry, list_studies, profile_path

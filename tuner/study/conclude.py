@@ -14,6 +14,7 @@ from tuner.space.config import LaunchConfig
 from tuner.study.accounts import beyond_trials, spent_s
 from tuner.study.attrs import attrs_of
 from tuner.study.baseline import Baseline
+from tuner.study.cards import by_cards
 from tuner.study.finalist import Finalist
 from tuner.study.finals import Finals
 from tuner.study.history import History
@@ -77,6 +78,7 @@ def conclude(
             machine=job.machine,
             traffic=traffic_of(job.trace, best),
             cost=job.cost,
+            by_cards=by_cards(history),
         )
     return TuneResult(
         study=place.name,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tuner.engines.base import Engine, FailureKind, LaunchFailure
 from tuner.space.config import LaunchConfig
-from tuner.spec import FlagValue
 from tuner.study.aside import aside
+from tuner.study.cards import cards_of
 from tuner.study.job import Job, Slots
 from tuner.study.load import Offer
 from tuner.study.records import Observer
@@ -21,17 +21,6 @@ from tuner.study.trial import Bench, Run, Spending
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
-
-_COUNTS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
-
-
-def cards_of(config: Mapping[str, FlagValue]) -> int:
-    """How many GPUs a configuration takes."""
-    wanted = 1
-    for flag in _COUNTS:
-        value = config.get(flag)
-        wanted *= value if isinstance(value, int) and not isinstance(value, bool) else 1
-    return wanted
 
 
 @dataclass(slots=True, eq=False)

@@ -13,6 +13,7 @@ from tuner.study.ask import Asker
 from tuner.study.attrs import packed
 from tuner.study.baseline import Baseline, check_engine, machine_fault, wait_out_fault
 from tuner.study.budget import Costs, allows_trial
+from tuner.study.cards import cards_of, incumbent_of
 from tuner.study.crew import Crew, Finding, Task, lost
 from tuner.study.history import History, record_of
 from tuner.study.job import Job
@@ -97,12 +98,15 @@ class Search:
         if asked is None:
             return False
         trial, config = asked
-        incumbent = History(self.study).incumbent()
+        history = History(self.study)
+        incumbent = incumbent_of(history, cards_of(config))
+        larger = history.incumbent()
+        start = larger.value_rps * cards_of(config) / cards_of(larger.config) if larger else self.offer.start
         task = Task(
             trial,
             config,
             self.place.trial_folder(trial.number),
-            incumbent.value_rps if incumbent else self.offer.start,
+            incumbent.value_rps if incumbent else start,
             beat_start=incumbent is not None,
         )
         self._asked = trial, task

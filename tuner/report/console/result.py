@@ -9,6 +9,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tuner.profiles.evidence import CardsRow
 from tuner.profiles.profile import Measured, UsersRow
 from tuner.report.console.plan import SIMULATED
 from tuner.report.headline import result_headline
@@ -33,6 +34,9 @@ def _parts(result: TuneResult) -> Iterator[RenderableType]:
         yield Text(result.closest)
     yield ""
     yield figures_table(result)
+    if result.profile is not None and result.profile.by_cards:
+        yield ""
+        yield cards_table(result.profile.by_cards)
     if result.winner is not None:
         yield ""
         yield "Start it with:"
@@ -64,6 +68,16 @@ def figures_table(result: TuneResult) -> Table:
             f"{measured.users:,}",
             f"{measured.kv_tokens:,}",
         )
+    return table
+
+
+def cards_table(rows: tuple[CardsRow, ...]) -> Table:
+    """Two small servers or one large: the best of the search for each number of GPUs."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("GPUs a server", "trials", "requests/s", "requests/s per GPU"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(str(row.cards), str(row.trials), rate(row.throughput_rps), rate(row.per_card_rps))
     return table
 
 
