@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tuner.cli.interrupt import interruptible
 from tuner.cli.measuring import refuse_causal_users
 from tuner.cli.options import (
     DEFAULT_MODEL,
@@ -33,7 +34,7 @@ from tuner.cli.options import (
 )
 from tuner.cli.output import console, print_json, show_version
 from tuner.cli.setup import AUTO, Place, engine_at, predictor_of, prepare
-from tuner.cli.slots import make_slots, parse_parallel, space_gpu
+from tuner.cli.slots import Executor, Where, make_slots, parse_parallel, space_gpu
 from tuner.engines.base import Engine
 from tuner.errors import BadRequest, Exit, TuneError
 from tuner.hardware import describe_machine, driver_version
@@ -95,6 +96,13 @@ ParallelOption = Annotated[
         help="Trials at a time, each on GPUs of its own; auto: as many as the GPUs hold.",
     ),
 ]
+ExecutorOption = Annotated[
+    Executor, typer.Option("--executor", help="Where trials run: on this machine, or on a Ray cluster.")
+]
+RayAddressOption = Annotated[
+    str | None,
+    typer.Option("--ray-address", metavar="ADDRESS", help="The Ray cluster; default: the one here."),
+]
 ShowVersionOption = Annotated[
     bool, typer.Option("--version", is_eager=True, callback=show_version, help="Show the version and exit.")
 ]
@@ -128,6 +136,8 @@ def tune(
     storage: StorageOption = None,
     new: NewOption = False,
     parallel: ParallelOption = "1",
+    executor: ExecutorOption = Executor.LOCAL,
+    ray_address: RayAddressOption = None,
     seed: SeedOption = 0,
     vllm_version: VersionOption = None,
     vllm_python: PythonOption = None,
@@ -198,7 +208,7 @@ def tune(
         launcher,
         allow_quality_flags=allow_quality_flags,
         parallel=parse_parallel(parallel),
-        shared=StudyPlace("", studies, storage).shared,
+        where=Where(executor, ray_address, shared=StudyPlace("", studies, storage).shared),
     )
     job = replace(job, cost=price)
     place = place_of(job, study, studies, storage, new)
@@ -211,14 +221,15 @@ def tune(
             for line in plan_lines(plan):
                 out.print(line, soft_wrap=True)
         return Exit.OK
-    try:
-        with watching(out, verbose=verbose, quiet=quiet) as observer:
-            result = run_study(job, place, observer)
-    except KeyboardInterrupt:
-        write_at_end(place)
-        raise
-    finally:
-        runner.close()
+    with interruptible():
+        try:
+            with watching(out, verbose=verbose, quiet=quiet) as observer:
+                result = run_study(job, place, observer)
+        except KeyboardInterrupt:
+            write_at_end(place)
+            raise
+        finally:
+            runner.close()
     result = priced(result, place, price)
     profile = result.profile
     reported = write_at_end(place)
@@ -280,12 +291,9 @@ def make_job(
     *,
     allow_quality_flags: bool = False,
     parallel: int | None = 1,
-    shared: bool = False,
+    where: Where | None = None,
 ) -> tuple[Job, Engine]:
-    """The job and its engine; nothing is launched. `parallel` None is as many trials as the GPUs hold.
-
-    `shared`: workers of other hosts may help.
-    """
+    """The job and its engine; nothing is launched. `parallel` None is as many trials as the GPUs hold."""
     made = prepare(
         spec,
         vllm_python,
@@ -304,7 +312,7 @@ def make_job(
         baseline,
         parallel,
         spec.seed,
-        at_least_one=shared,
+        where=where or Where(),
     )
     job = Job(
         spec=spec,

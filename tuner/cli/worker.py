@@ -10,7 +10,7 @@ import typer
 from tuner.cli.options import QuietOption, VerboseOption
 from tuner.cli.output import console
 from tuner.cli.setup import AUTO
-from tuner.cli.slots import parse_parallel
+from tuner.cli.slots import Where, parse_parallel
 from tuner.cli.tune import make_job
 from tuner.errors import BadRequest, Exit
 from tuner.hardware import detect
@@ -61,7 +61,9 @@ def worker(
     with watching(out, verbose=verbose, quiet=quiet) as observer:
         found = join_study(place, observer.note)
         spec = spec_of(found.user_attrs.get("job") or {}, trace, model)
-        job, engine = make_job(spec, vllm_python, launcher, parallel=parse_parallel(parallel), shared=True)
+        job, engine = make_job(
+            spec, vllm_python, launcher, parallel=parse_parallel(parallel), where=Where(shared=True)
+        )
         try:
             done = work(
                 job,

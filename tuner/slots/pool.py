@@ -43,6 +43,11 @@ def shares_of(cards: Sequence[Card], cores: Sequence[int] | None = None) -> list
     return shares
 
 
+def shares_of_count(count: int) -> list[Share]:
+    """So many cards of which nothing is known here, on other machines."""
+    return shares_of([Card("") for _ in range(count)], cores=[])
+
+
 def environment_of(group: Sequence[Share], platform: Platform) -> dict[str, str]:
     """What a slot of these cards has in its environment."""
     added = {"KIMI_TUNE_PORTS": f"{group[0].ports[0]}-{group[-1].ports[1]}"}
@@ -70,6 +75,8 @@ class Pool:
     shares: Sequence[Share]
     like: Engine
     make_link: LinkMaker
+    keep: bool = True
+    """Whether a slot outlives its trial; where GPUs are shared with others it does not."""
     _taken: set[int] = field(default_factory=set)
     _engines: dict[tuple[int, ...], HostedEngine] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -113,6 +120,8 @@ class Pool:
             for group, known in list(self._engines.items()):
                 if known is engine:
                     self._taken.difference_update(group)
+                    if not self.keep:
+                        known.close()
                     if not known.link.lives:
                         del self._engines[group]
 
