@@ -13,7 +13,8 @@ from tuner.engines.base import FailureKind, Outcome
 from tuner.measure import judge
 from tuner.profiles import Measured, UsersRow
 from tuner.replay import Replay
-from tuner.report.console import print_result, watching
+from tuner.report.console import LiveObserver, PlainObserver, print_result, watching
+from tuner.report.console.phases import PhaseClock
 from tuner.report.results import result_object
 from tuner.space import LaunchConfig
 from tuner.spec import Slo
@@ -70,6 +71,7 @@ def watch(console: Console, **options: bool) -> str:
             observer.trial_started(record.number, record.origin, record.config)
             observer.phase("loading the weights")
             observer.replay_progress(10, 1000)
+            observer.replay_latency(12.3)
             observer.trial_finished(record, BETTER)
         observer.final_started("default", LaunchConfig(), 1, 3)
         observer.finished(RESULT)
@@ -90,6 +92,71 @@ def test_on_a_terminal_the_best_are_a_table() -> None:
     text = watch(screen(terminal=True))
     assert "against the default" in text and "vLLM's defaults" in text
     assert "SIMULATED" in text
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_phase_says_what_to_expect_from_earlier_launches() -> None:
+    clock = Clock()
+    phases = PhaseClock(clock)
+    for took_s in (38.0, 40.0, 55.0):
+        phases.phase("loading the weights")
+        clock.now_s += took_s
+        phases.phase("compiling: no log line for 20 s")
+        clock.now_s += 0.2
+        phases.end()
+    phases.phase("loading the weights")
+    clock.now_s += 12.0
+    assert phases.said("loading the weights") == "loading the weights, 12 s of about 40 s"
+    phases.phase("trial 3: loading the weights")
+    clock.now_s += 5.0
+    assert phases.said("trial 3: loading the weights") == "trial 3: loading the weights, 5 s of about 40 s"
+    assert phases.said("loading the weights") == "loading the weights, 17 s of about 40 s"
+
+
+def test_a_log_hears_of_a_long_replay_once_a_minute() -> None:
+    clock, console = Clock(), screen(terminal=False)
+    observer = PlainObserver(console, clock=clock)
+    observer.planned(PLAN)
+    observer.trial_started(3, "sampler", LaunchConfig())
+    for done in range(0, 1000, 10):
+        clock.now_s += 2.0
+        observer.replay_progress(done, 1000)
+        observer.replay_latency(12.34)
+    told = [line for line in written(console).splitlines() if "P99 so far" in line]
+    assert len(told) == 3
+    assert told[0] == "  trial 4: 290 of 1,000 requests, P99 so far 12.3 s of 30 s"
+
+
+def test_the_live_view_shows_the_running_p99_and_fits_80_columns() -> None:
+    console = screen(terminal=True)
+    observer = LiveObserver(console)
+    observer.planned(PLAN)
+    observer.stop()
+    observer.trial_started(1, "sampler", LaunchConfig.of({f"a-long-flag-{n}": n for n in range(30)}))
+    observer.replay_progress(411, 1000)
+    observer.replay_latency(26.2)
+    observer.replay_progress(412, 1000)
+    observer.trial_finished(BETTER, BETTER)
+    shown = screen(terminal=False)
+    shown.print(observer.view())
+    lines = written(shown).splitlines()
+    assert "  412 of 1,000 requests, P99 so far 26.2 s of 30 s" in (line.rstrip() for line in lines)
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    console = screen(terminal=True)
+    print_result(RESULT, console)
+    assert "\x1b[3" not in written(console) and "\x1b[9" not in written(console)
 
 
 def test_quiet_says_nothing() -> None:

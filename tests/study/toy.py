@@ -272,6 +272,9 @@ class Watcher:
     def replay_progress(self, done: int, planned: int) -> None:
         pass
 
+    def replay_latency(self, p99_s: float) -> None:
+        pass
+
     def replayed(self, rps: float, judgement: Judgement) -> None:
         self.events.append(("replayed", rps))
 

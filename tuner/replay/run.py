@@ -19,6 +19,7 @@ from tuner.replay.options import ClientOptions
 from tuner.replay.pool import Connection, Pool, clock, connect_reason
 from tuner.replay.prompts import Bodies
 from tuner.replay.records import Status, Workload
+from tuner.replay.running import tell_latency
 from tuner.replay.server import BaseUrl
 from tuner.traces.causal import turns_of
 
@@ -28,6 +29,7 @@ LEAD_S = 0.05
 _EARLY_S = 0.0002
 _TICK_S = 0.05
 _PROGRESS_TICKS = 5
+_LATENCY_TICKS = 20
 
 
 class Watch(Protocol):
@@ -291,6 +293,8 @@ class Run:
                 self._pool.tidy()
                 if self._progress is not None:
                     self._progress(self.ended, self.n)
+            if ticks % _LATENCY_TICKS == 0:
+                tell_latency(self._progress, self.columns)
 
     def _ticked(self, ticker: asyncio.Task[None]) -> None:
         """An error raised by the progress callback ends the replay: its caller wants out."""

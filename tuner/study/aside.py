@@ -44,7 +44,11 @@ class _Aside:
         self._observer.phase(f"{self._name}: {text}")
 
     def replay_progress(self, done: int, planned: int) -> None:
-        """Several at once would only flicker."""
+        """Requests of several at once would only flicker: that it replays is a phase."""
+        self._observer.phase(f"{self._name}: replaying")
+
+    def replay_latency(self, p99_s: float) -> None:
+        """Not told, likewise."""
 
     def replayed(self, rps: float, judgement: Judgement) -> None:
         self._observer.replayed(rps, judgement)

@@ -102,6 +102,9 @@ class Observer(Protocol):
 
     def replay_progress(self, done: int, planned: int) -> None: ...
 
+    def replay_latency(self, p99_s: float) -> None:
+        """The P99 of E2E so far of the replay that runs, where the engine tells."""
+
     def replayed(self, rps: float, judgement: Judgement) -> None: ...
 
     def trial_finished(self, record: TrialRecord, best: TrialRecord | None) -> None: ...

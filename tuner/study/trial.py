@@ -48,6 +48,19 @@ class Run:
     """Its replays by load."""
 
 
+class _Watching:
+    """A replay's progress as events of the observer."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def __call__(self, done: int, planned: int) -> None:
+        self._observer.replay_progress(done, planned)
+
+    def latency(self, p99_s: float) -> None:
+        self._observer.replay_latency(p99_s)
+
+
 class Session:
     """A server that is up, for whoever measures on it: replays are counted, shown and kept."""
 
@@ -64,7 +77,7 @@ class Session:
 
     def send(self, workload: Workload, stop: Curtailment | None = None) -> Replay:
         """Replay a workload."""
-        replay = self.server.replay(workload, stop, self._observer.replay_progress)
+        replay = self.server.replay(workload, stop, _Watching(self._observer))
         warm_up_s = replay.counters.get("warm_up_s", 0.0)
         self._spent.engine_s += replay.engine_s + warm_up_s
         self.replay_s += replay.engine_s

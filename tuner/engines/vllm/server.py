@@ -17,6 +17,7 @@ from tuner.engines.vllm.watch import ReplayWatch
 from tuner.errors import TuneError
 from tuner.replay import ClientOptions, Curtailment, Endpoint, Replay, Workload, replay_http
 from tuner.replay.dialect import settle
+from tuner.replay.running import SeesLatency
 from tuner.replay.warmup import warm_up
 
 RESET_LIMIT_S = 5.0
@@ -112,13 +113,7 @@ class VllmServer:
         flight = InFlight(workload)
         watch = ReplayWatch(self._watched, self._limits, flight, on_failure=self._running.stop)
 
-        def tell(done: int, planned: int) -> None:
-            if watch.failure is not None:
-                raise watch.failure
-            flight.ended(done)
-            if progress is not None:
-                progress(done, planned)
-
+        tell = _Tell(watch, flight, progress)
         try:
             with watch:
                 if self._options.endpoint is Endpoint.AUTO:  # asked once, not before every replay
@@ -181,3 +176,21 @@ class VllmServer:
 
     def _metrics(self) -> metrics.Metrics:
         return metrics.parse(control.request(self._watched.port, "/metrics", timeout_s=30.0)[1])
+
+
+class _Tell:
+    """Progress on its way to who asked for it: a lost server ends the replay here."""
+
+    def __init__(self, watch: ReplayWatch, flight: InFlight, progress: Progress | None) -> None:
+        self._watch, self._flight, self._progress = watch, flight, progress
+
+    def __call__(self, done: int, planned: int) -> None:
+        if self._watch.failure is not None:
+            raise self._watch.failure
+        self._flight.ended(done)
+        if self._progress is not None:
+            self._progress(done, planned)
+
+    def latency(self, p99_s: float) -> None:
+        if isinstance(self._progress, SeesLatency):
+            self._progress.latency(p99_s)
