@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from even_traces import make_trace
+from even_traces import even_trace as make_trace
 
 from tuner.replay import Status, Workload
 from tuner.replay.columns import Columns
