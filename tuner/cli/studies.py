@@ -111,7 +111,7 @@ def show(
     elif verbose:
         sys.stdout.write(render_report(kept, "md"))
     elif kept.result is not None:
-        print_result(kept.result, out)
+        print_result(kept.result, out, folder)
     else:
         page = study_page(kept)
         out.print(Text(page.headline), style="bold", soft_wrap=True)

@@ -237,7 +237,7 @@ def tune(
         cost = cost_object(profile) if profile else None
         print_json({**result_object(result), "quality_flags": quality_of(result), "cost": cost})
     else:
-        print_result(result, out)
+        print_result(result, out, place.root)
         for line in cost_lines(profile) if profile else ():
             out.print(line, soft_wrap=True, markup=False, highlight=False)
         if reported is not None:

@@ -6,7 +6,7 @@ Nothing is written. What is missing (a folder that lies on another host, a file 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +14,14 @@ import orjson
 import yaml
 
 from tuner.errors import BadRequest
+from tuner.profiles import load_profile
 from tuner.spec import LoadMode
 from tuner.study.accounts import beyond_trials
 from tuner.study.attrs import attrs_of
 from tuner.study.history import BASELINE, SAMPLER
 from tuner.study.owner import alive
 from tuner.study.records import TuneResult
+from tuner.study.resume import profile_file
 from tuner.study.results import result_from_json
 from tuner.study.storage import UNITS, StudyPlace, exists, open_storage
 
@@ -194,7 +196,7 @@ def read_study(place: StudyPlace, *, study: Study | None = None) -> KeptStudy:
     attrs = study.user_attrs
     trials = tuple(_trial(t, place) for t in study.get_trials(deepcopy=False))
     kept = attrs.get("result", {})
-    result = _result(kept.get("result")) if kept else None
+    result = _result(kept.get("result"), place) if kept else None
     owner = attrs.get("owner")
     running = owner is not None and alive(owner, shared=place.shared)
     beyond = beyond_trials(study)
@@ -211,12 +213,20 @@ def read_study(place: StudyPlace, *, study: Study | None = None) -> KeptStudy:
     )
 
 
-def _result(values: Any) -> TuneResult | None:
-    """The stored result; None where another version wrote it in a way that this one cannot read."""
+def _result(values: Any, place: StudyPlace) -> TuneResult | None:
+    """The stored result; None where another version wrote it in a way that this one cannot read.
+
+    The profile is the file's where there is one: a price that was asked for later is in it.
+    """
     try:
-        return result_from_json(values)
+        result = result_from_json(values)
     except (BadRequest, KeyError, TypeError, ValueError):
         return None
+    try:
+        profile = load_profile(profile_file(place))
+    except (BadRequest, OSError):
+        return result
+    return replace(result, profile=profile) if result.profile is not None else result
 
 
 def _trial(trial: FrozenTrial, place: StudyPlace) -> KeptTrial:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -17,14 +18,14 @@ from tuner.report.words import rate, seconds, span
 from tuner.study.records import TuneResult
 
 
-def print_result(result: TuneResult, console: Console) -> None:
-    """Print the end of a study."""
+def print_result(result: TuneResult, console: Console, studies: Path | None = None) -> None:
+    """Print the end of a study; `studies` is where it lies, if not where commands look by themselves."""
     console.print()
-    for part in _parts(result):
+    for part in _parts(result, studies):
         console.print(part, soft_wrap=isinstance(part, str) and not console.is_terminal)
 
 
-def _parts(result: TuneResult) -> Iterator[RenderableType]:
+def _parts(result: TuneResult, studies: Path | None) -> Iterator[RenderableType]:
     if result.engine == "sim":
         yield Text(
             f"{SIMULATED}: predictions for vLLM on {result.gpu}, to be confirmed on the GPU", style="yellow"
@@ -47,7 +48,10 @@ def _parts(result: TuneResult) -> Iterator[RenderableType]:
     yield ""
     yield _tally(result)
     if result.winner is not None:
-        yield f"Export it: kimi-tune export {result.study} --format vllm|shell|json"
+        words = ["kimi-tune", "export", result.study]
+        if studies not in (None, Path("studies")):
+            words += ["--studies", str(studies)]
+        yield f"Export it: {shlex.join(words)} --format vllm|shell|json"
 
 
 def figures_table(result: TuneResult) -> Table:
