@@ -44,7 +44,9 @@ def check(
 ) -> int:
     """Say whether a profile still fits: exit 0, or 3 and what has moved where to tune again is better.
 
-    kimi-tune check a100-80g-kimi-k2.6-awq-1a2b3c4d --trace this-week.jsonl
+    Example:
+
+      kimi-tune check a100-80g-kimi-k2.6-awq-1a2b3c4d --trace this-week.jsonl
     """
     kept = load_profile(profile_path(profile, folder))
     here = here_of(kept, vllm_version, vllm_python)

@@ -21,8 +21,8 @@ from tuner.study.attrs import attrs_of
 from tuner.study.history import BASELINE, SAMPLER
 from tuner.study.owner import alive
 from tuner.study.records import TuneResult
-from tuner.study.resume import profile_file
 from tuner.study.results import result_from_json
+from tuner.study.resume import profile_file
 from tuner.study.storage import UNITS, StudyPlace, exists, open_storage
 
 if TYPE_CHECKING:
