@@ -53,8 +53,8 @@ def invalid_section(view: View) -> Section | None:
         for name, r in found
     )
     text = (
-        "The measuring client, not the server, set these figures. A capacity below such a load is the "
-        "client's: measure from a machine with more cores to go further."
+        "The measuring client, or another workload than the trace's, may have set these figures. A capacity "
+        "below such a load is not the server's: measure from a machine with more cores to go further."
     )
     columns = (Column("launch", False), Column(f"load, {unit}"), Column("why", False))
     return Section(
