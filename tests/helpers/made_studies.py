@@ -15,6 +15,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from tuner.profiles import Measured, Profile, UsersRow
 from tuner.profiles.cost import GpuCost
 from tuner.profiles.evidence import (
+    CardsRow,
     Drift,
     FinalRow,
     FlagGain,
@@ -138,6 +139,7 @@ def trial(number: int, kind: str, *, capacity: float, cause: str = "", incumbent
             "kv_tokens": 1_300_000,
             "replays": 7,
         }
+        attrs["predicted"] = {"rps": capacity * 1.1, "spread": 0.1, "launches_before": number}
     if kind == "slo":
         attrs |= {"censored": True, "lost_at_rps": incumbent, "p99_s": None}
     if kind == "ok":
@@ -306,6 +308,7 @@ def _evidence(flags: LaunchConfig, best: float, hostile: str) -> dict[str, Any]:
         "separate": SeparateQueue(32_000, 0.03, 8.0, 6.0, 3.0),
         "finals": (row, replace(row, label="default", launch=2, load_rps=7.0)),
         "drift": Drift((7.0, 6.9), 0.014, 0.05),
+        "by_cards": (CardsRow(1, 4, 7.0, 7.0, flags), CardsRow(2, 3, 15.0, 7.5, flags)),
         "machine": {"GPU": "A100-80G", "CPU model": "EPYC", "cores": 64},
         "cost": GpuCost(2.5, "USD", 2.5 / 3600, "2.5USD/h"),
         "predictions": tuple(

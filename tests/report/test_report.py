@@ -115,6 +115,7 @@ def test_what_people_look_for_is_there(made) -> None:
         "Where the engine time went",
         "warm-up",
         "Just as good",
+        "Small servers or large ones",
         "SLO 0.5x",
         "How the simulator did",
         "INVALID replays",
@@ -132,6 +133,11 @@ def test_an_interrupted_study_says_how_far_it_came(made) -> None:
     text = "".join(parsed(render_report(made["interrupted"], "html")).text)
     assert "Not finished: the best so far carries 7.72 requests/s (trial 3)" in text
     assert "goes on where it stopped" in text and "interrupted" in text
+
+
+def test_predictions_kept_with_the_trials_are_told_where_the_profile_has_none(made) -> None:
+    text = render_report(made["interrupted"], "md")
+    assert "The predictions were off by 10.0%" in text and "trial 2 | 1 |" in text
 
 
 def test_hostile_texts_stay_texts(made) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tuner.profiles.evidence import CardsRow
 from tuner.profiles.profile import Measured
 from tuner.report.content.money import per_million_tokens, per_thousand_requests
 from tuner.report.content.pictures import load_curves
@@ -18,10 +19,12 @@ _LATENCIES = ("e2e", "ttft", "tpot")
 def comparison_section(view: View) -> Section | None:
     """The table of the finals; of an unfinished study, default and best so far."""
     blocks: list[Block] = []
-    if view.result is not None:
+    if view.result is not None and (view.result.winner is not None or view.study.finals):
         blocks.append(_finals_table(view, view.result.baseline, view.tuned))
         if view.tuned is not None:
             blocks.append(_flags_table(view.tuned, view.result.baseline))
+        if view.profile is not None and view.profile.by_cards:
+            blocks.append(_cards_table(view.profile.by_cards))
     elif view.study.baseline is not None:
         blocks.append(_search_table(view))
     if not blocks:
@@ -99,6 +102,16 @@ def _change(*values: float) -> str:
 def _goodput(replay: Any) -> str:
     value = replay.get("goodput_rps")
     return rate(value) if isinstance(value, int | float) else NOTHING
+
+
+def _cards_table(rows: tuple[CardsRow, ...]) -> Table:
+    cells: tuple[tuple[Words, ...], ...] = tuple(
+        (f"{r.cards}", f"{r.trials}", rate(r.throughput_rps), rate(r.per_card_rps), Mono(changes(r.flags)))
+        for r in rows
+    )
+    columns = ("GPUs each", "trials", "load, requests/s", "for each GPU, requests/s", "flags")
+    heads = tuple(Column(name, name != "flags") for name in columns)
+    return Table("Small servers or large ones: the best of the search by GPUs", heads, cells)
 
 
 def _flags_table(tuned: Measured, default: Measured) -> Table:

@@ -46,9 +46,9 @@ def finals_section(view: View) -> Section | None:
 def flags_section(view: View) -> Section | None:
     """What each changed flag gave."""
     chart = flag_gains(view)
-    if chart is None or view.profile is None:
+    if chart is None:
         return None
-    gains = sorted(view.profile.flag_gains, key=lambda g: -g.gain)
+    gains = sorted(view.flag_gains, key=lambda g: -g.gain)
     rows = tuple((Mono(g.flag), Mono(flag_value(g.value)), f"{g.gain:+.1%}", g.source) for g in gains)
     columns = (Column("flag", False), Column("value"), Column("share of the load"), Column("by", False))
     text = "Each flag put back to vLLM's default alone: the share of the load that goes."

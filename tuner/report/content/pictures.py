@@ -100,9 +100,9 @@ def _said(view: View, metric: str, limit: float) -> str:
             float(r["load"]) for r in replays if r.get("verdict") == "PASS" or _within(r, metric, limit)
         ]
         if passed:
-            parts.append(f"{name} stays within the SLO up to {rate(max(passed))}")
+            parts.append(f"{name} within the SLO up to {rate(max(passed))}")
         elif replays:
-            parts.append(f"{name} does not stay within the SLO")
+            parts.append(f"{name} over the SLO at every load tried")
     unit = "users" if view.by_users else "requests/s"
     over = "Marks at the upper edge are replays far over the SLO or stopped when that was certain."
     return f"In {unit}: {'; '.join(parts) or 'no replay was kept'}. {over}"
@@ -153,7 +153,7 @@ def search_progress(view: View) -> XyChart | None:
 
 def flag_gains(view: View) -> BarChart | None:
     """What each changed flag gave."""
-    gains = view.profile.flag_gains if view.profile else ()
+    gains = view.flag_gains
     if not gains:
         return None
     bars = tuple(

@@ -16,11 +16,13 @@ def predictions(view: View) -> list[PredictionRow]:
     """The profile's rows, else those that the trials keep."""
     if view.profile is not None and view.profile.predictions:
         return list(view.profile.predictions)
-    return [
-        PredictionRow(f"trial {t.number + 1}", float(t.attrs["predicted_rps"]), t.value or 0.0, t.number)
-        for t in view.study.own
-        if t.outcome == "ok" and isinstance(t.attrs.get("predicted_rps"), int | float)
-    ]
+    rows = []
+    for trial in view.study.own:
+        said = trial.attrs.get("predicted") or {}
+        if trial.outcome == "ok" and trial.value and said.get("rps"):
+            before = int(said.get("launches_before", trial.number))
+            rows.append(PredictionRow(f"trial {trial.number + 1}", float(said["rps"]), trial.value, before))
+    return rows
 
 
 def simulator_section(view: View) -> Section | None:

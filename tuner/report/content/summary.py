@@ -41,7 +41,7 @@ def _blocks(view: View) -> Iterator[Block]:
             )
         yield Code(shlex.join(result.winner.command), "Start it with")
     elif result.closest:
-        yield Text([Mono(result.closest)], "bad")
+        yield Text(result.closest[:1].upper() + result.closest[1:] + ".", "bad")
     yield from _warnings(view)
 
 
@@ -77,7 +77,10 @@ def _figures(view: View, winner: Measured) -> Iterator[Figure]:
         yield Figure("load within the SLO", f"{rate(winner.throughput_rps)} requests/s", remark)
     if result.recommendation == "tuned":
         bounds = profile.gain_interval if profile else None
-        remark = f"95% interval {gain(bounds[0])} to {gain(bounds[1])}" if bounds else "in the same finals"
+        told = bounds is not None and bounds[0] < bounds[1]
+        remark = (
+            f"95% interval {gain(bounds[0])} to {gain(bounds[1])}" if bounds and told else "in the finals"
+        )
         tone = "good" if result.gain is None or result.gain > 1.0 else ""
         value = gain(result.gain) if result.gain is not None else "from 0"
         yield Figure("over vLLM's defaults", value, remark, tone)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
+from tuner.profiles.evidence import FlagGain
 from tuner.profiles.profile import Measured, Profile
 from tuner.spec import LoadMode
 from tuner.study.kept import KeptLaunch, KeptStudy, KeptTrial
@@ -65,6 +66,25 @@ class View:
         flags = _plain(measured.flags)
         launches = [f for f in self.study.finals if _plain(f.config) == flags]
         return [replay for launch in launches for replay in launch.replays]
+
+    @cached_property
+    def flag_gains(self) -> tuple[FlagGain, ...]:
+        """What each flag gave: as the profile says, else from finals that put one flag back."""
+        if self.profile is not None and self.profile.flag_gains:
+            return self.profile.flag_gains
+        if self.tuned is None:
+            return ()
+        whole = self.tuned.users if self.by_users else self.tuned.throughput_rps
+        flags, source = _plain(self.tuned.flags), "simulated" if self.study.simulated else "engine"
+        found: dict[str, FlagGain] = {}
+        for launch in self.study.finals:
+            config, carried = _plain(launch.config), launch.went.get("capacity")
+            gone = [name for name in flags if name not in config]
+            kept = {name: value for name, value in flags.items() if name not in gone}
+            if len(gone) == 1 and kept == config and isinstance(carried, int | float) and whole > 0:
+                name = gone[0]
+                found[name] = FlagGain(name, self.tuned.flags[name], 1.0 - carried / whole, source)
+        return tuple(found.values())
 
     def others(self, count: int) -> list[KeptTrial]:
         """The best trials beside the default and the best."""

@@ -24,9 +24,11 @@ def study_note(view: View) -> str:
 def trial_note(view: View, trial: KeptTrial) -> str:
     """What a trial was, its verdict, and why it failed."""
     study, attrs = view.study, trial.attrs
-    origin = {"vllm-default": "vLLM's own defaults", "seed": "proposed by the simulator"}.get(
-        trial.origin, f"proposed by the {trial.origin}"
-    )
+    origin = {
+        "vllm-default": "vLLM's own defaults",
+        "seed": "proposed by the simulator",
+        "guide": "proposed by the guide",
+    }.get(trial.origin, f"proposed by the {trial.origin}")
     name = OUTCOMES.get(trial.outcome, (trial.outcome, ""))[0]
     items: list[Words] = [f"verdict: {name}{_verdict(study.unit, trial)}", f"what it was: {origin}"]
     if trial.constraints:
@@ -43,6 +45,8 @@ def trial_note(view: View, trial: KeptTrial) -> str:
     for metric in ("ttft", "tpot"):
         if attrs.get(f"{metric}_p99_s") is not None:
             items.append(f"P99 of {shown(metric)}: {latency(attrs[f'{metric}_p99_s'])}")
+    if said := attrs.get("predicted"):
+        items.append(f"predicted before its launch: {rate(float(said['rps']))} {study.unit}")
     if trial.cause:
         items.append(f"cause: {trial.cause}")
     if attrs.get("mend"):
