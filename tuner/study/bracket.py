@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tuner.measure import STEP, Judgement, Verdict
 from tuner.study.load import Offer
-from tuner.study.standing import MOST_MARGIN, margin_of
+from tuner.study.standing import margin_of
 
 BELOW, ABOVE = 2, 2
 """Grid steps from an expected capacity to the loads around it."""
-WIDEST, WIDEST_STOPPED = 5, 3
-"""Steps between the loads on both sides of the SLO; fewer where the upper one was stopped early."""
+WIDEST = 2
+"""Steps between the loads on both sides of the SLO: P99 can turn up sharply there."""
+_SAFE = 1  # and a load this many steps further down, at which the SLO is surely met
 _USUAL_SLOPE = 5.0  # of log P99 by the logarithm of the load, near the capacity
 _LONGEST = 8
 _TRIES = 40
@@ -68,10 +69,9 @@ def next_step(margins: Mapping[int, float], lowest: int) -> int | None:
         return high + _stride(margins[high], len(margins))
     low, high = pair
     at = low + (high - low) * -margins[low] / (margins[high] - margins[low])
-    stopped = margins[high] >= MOST_MARGIN
-    if high - low > (WIDEST_STOPPED if stopped else WIDEST):
+    if high - low > WIDEST:
         return min(max(round(at), low + 1), high - 1)
-    below = math.floor(at) - BELOW
+    below = math.floor(at) - _SAFE
     return below if lowest <= below < min(margins) else None
 
 

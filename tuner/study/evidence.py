@@ -95,7 +95,7 @@ class Keeper:
         columns = {name: getattr(replay, name) for name in _COLUMNS}
         scalars = json.dumps(plain({name: _plain(getattr(replay, name)) for name in _SCALARS}))
         with (unfinished := path.with_suffix(".part")).open("wb") as file:
-            np.savez_compressed(file, scalars=np.array(scalars), **columns)
+            np.savez(file, scalars=np.array(scalars), **columns)
         unfinished.replace(path)
         self._loads.append(load)
         self.write(launched)

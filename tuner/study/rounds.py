@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tuner.measure import STEP, Capacity, Judgement, Probe, achieved, finite, load_at_limit
+from tuner.measure import STEP, Capacity, Judgement, Probe, achieved, finite
 from tuner.profiles.evidence import Drift, FinalRow
 from tuner.spec import LoadMode
 from tuner.study.bracket import around, common_steps, measure_around
@@ -16,13 +16,13 @@ from tuner.study.evidence import Keeper, Launched
 from tuner.study.finalist import Figures, Finalist
 from tuner.study.history import History
 from tuner.study.stage import Finals, Stage
-from tuner.study.standing import Contest, contest, margin_of
+from tuner.study.standing import Contest, capacity_of, contest, margin_of
 from tuner.study.trial import Session
 from tuner.study.users import UserFigures, keep_rows
 
 DRIFT_LIMIT = 0.1
 """More than this between two launches of the default is more than launches usually vary."""
-_MORE_FIRST, _MORE_AGAIN = 4, 1
+_MORE_FIRST, _MORE_AGAIN = 5, 3
 """Replays beyond the first two of a launch, the first time and the second."""
 
 
@@ -225,7 +225,7 @@ def _capacity(launched: Launched) -> Capacity:
     probes = tuple(Probe(load, margin <= 0.0, margin) for load, margin in zip(loads, margins, strict=True))
     if min(margins) > 0.0:
         return Capacity(0.0, (0.0, loads[0]), launched.judged[loads[0]], probes)
-    rps = float(load_at_limit(np.array(loads), np.exp(margins), 1.0))
+    rps = capacity_of(launched.judged)
     over = [load for load, margin in zip(loads, margins, strict=True) if margin > 0.0]
     within = [load for load in loads if not over or load < over[0]]
     at = within[-1] if within else loads[0]

@@ -28,13 +28,13 @@ CONFIDENCE = 0.95
 """Of the gain's interval, over all finalists together."""
 SURE = 0.99
 """That a finalist's P99 at its exported load is within the SLO, over all finalists together."""
-LAUNCH_SPREAD = 0.03
-"""Relative standard deviation of the capacity from launch to launch, before any is seen."""
+LAUNCH_SPREAD = 0.035
+"""Relative standard deviation of the capacity from launch to launch (3%) and of a replay, before any is seen."""
 PRIOR_LAUNCHES = 5
 LEAST_SPREAD = 0.01
 MOST_MARGIN = math.log(2.0)
 """A P99 over twice the SLO says only that it is: the replay was stopped there."""
-_GROWING = 0.3  # a queue that grew all along: over the SLO, had it gone on
+_GROWING = 0.05  # a queue that grew all along: over the SLO, had it gone on
 DRAWS = 2000
 
 Replays = Mapping[float, Judgement]
@@ -66,32 +66,23 @@ class Standing:
         return float(y[right] + slope * (math.log(load) - x[right]))
 
 
-def stand(launches: Sequence[Replays], slo: Slo, *, block: int, seed: int) -> Standing | None:
-    """A finalist's standing by its launches; None where no replay proves anything."""
-    launches = [launch for launch in launches if launch]
-    loads = sorted({load for launch in launches for load in launch})
-    if not loads:
-        return None
-    margins, draws, metrics = [], [], []
-    for load in loads:
-        judged = [launch[load] for launch in launches if load in launch]
-        margin, drawn, metric = _pooled(judged, slo, block=block, seed=seed)
-        margins.append(margin)
-        draws.append(drawn)
-        metrics.append(metric)
-    x, found = np.array(loads), float(load_at_limit(np.array(loads), np.exp(np.array(margins)), 1.0))
-    capacity = found if min(margins) <= 0.0 else 0.0
-    logs = np.log(load_at_limit(x, np.exp(np.stack(draws, axis=1)), 1.0))
+def stand(launches: Sequence[Replays], pooled: Mapping[float, Pooled]) -> Standing:
+    """A finalist's standing by its launches, and its P99 at each load pooled over them."""
+    loads = sorted(pooled)
+    margins = [pooled[load].margin for load in loads]
+    x = np.array(loads)
+    found = float(load_at_limit(x, np.exp(np.array(margins)), 1.0))
+    logs = np.log(load_at_limit(x, np.exp(np.stack([pooled[load].draws for load in loads], axis=1)), 1.0))
     slope = _slope(np.log(x), np.array(margins), math.log(found))
     return Standing(
         loads=tuple(loads),
         margins=tuple(margins),
-        capacity=capacity,
+        capacity=found if min(margins) <= 0.0 else 0.0,
         slope=slope,
         draws=logs - float(np.median(logs)) + math.log(found),
-        deviations=_deviations(launches, slope),
+        deviations=_deviations(launches),
         launches=len(launches),
-        metric=metrics[int(np.argmin(np.abs(margins)))],
+        metric=pooled[min(loads, key=lambda load: abs(pooled[load].margin))].metric,
     )
 
 
@@ -101,18 +92,43 @@ def margin_of(judgement: Judgement) -> float:
     return max(margin, _GROWING) if judgement.unstable else margin
 
 
-def _pooled(judged: Sequence[Judgement], slo: Slo, *, block: int, seed: int) -> tuple[float, F64, str]:
+@dataclass(frozen=True, slots=True)
+class Pooled:
     """log(P99 / SLO) over all repeats of one load, its draws, and the metric nearest to its limit."""
-    floor = _GROWING if any(j.unstable for j in judged) else -math.inf
-    margin, drawn, nearest = -math.inf, np.full(DRAWS, -math.inf), "e2e"
-    for metric, limit in slo.limits().items():
-        table = np.stack([j.replay.metric_s(metric) for j in judged])
-        this = _log(nearest_rank(table.ravel(), 0.99) / limit)
-        if this >= margin:
-            margin, nearest = float(this), metric
-        p99 = block_bootstrap([table], block=block, draws=DRAWS, seed=seed)[:, 0]
-        drawn = np.maximum(drawn, _log(p99 / limit))
-    return max(margin, floor), np.maximum(drawn, floor), nearest
+
+    margin: float
+    draws: F64
+    metric: str
+
+
+def pool(everything: Sequence[Sequence[Judgement]], slo: Slo, *, seed: int) -> list[Pooled]:
+    """Pool repeats, the same blocks drawn for all; each entry holds the repeats of one load."""
+    limits = slo.limits()
+    tables = [
+        np.stack([judgement.replay.metric_s(metric) for judgement in repeats])
+        for repeats in everything
+        for metric in limits
+    ]
+    block = block_length(tables)
+    drawn: dict[int, F64] = {}
+    for n in sorted({table.shape[1] for table in tables}):
+        alike = [index for index, table in enumerate(tables) if table.shape[1] == n]
+        p99 = block_bootstrap([tables[i] for i in alike], block=block, draws=DRAWS, seed=seed)
+        drawn |= {index: p99[:, column] for column, index in enumerate(alike)}
+    found = []
+    for row, repeats in enumerate(everything):
+        growing = sum(judgement.unstable for judgement in repeats)
+        floor = _GROWING if 2 * growing > len(repeats) else -math.inf
+        margin, draws, nearest = floor, np.full(DRAWS, floor), next(iter(limits))
+        highest = -math.inf
+        for column, (metric, limit) in enumerate(limits.items()):
+            index = row * len(limits) + column
+            this = float(_log(nearest_rank(tables[index].ravel(), 0.99) / limit))
+            if this > highest:
+                highest, nearest = this, metric
+            draws = np.maximum(draws, _log(drawn[index] / limit))
+        found.append(Pooled(max(margin, highest), draws, nearest))
+    return found
 
 
 def _log(ratio: F64 | float) -> F64:
@@ -128,19 +144,21 @@ def _slope(x: F64, margins: F64, at: float) -> float:
     return float(np.clip((y[right] - y[right - 1]) / (x[right] - x[right - 1]), 1.0, 20.0))
 
 
-def _deviations(launches: Sequence[Replays], slope: float) -> tuple[float, ...]:
-    """Each launch's capacity against the mean of them, as logarithms, by P99 at the loads that all had."""
-    common = [
-        load
-        for load in launches[0]
-        if all(load in launch and margin_of(launch[load]) < MOST_MARGIN for launch in launches)
-    ]
-    if len(launches) < 2 or not common:
+def _deviations(launches: Sequence[Replays]) -> tuple[float, ...]:
+    """Each launch's capacity against the mean of them, as logarithms."""
+    capacities = [math.log(found) for launch in launches if (found := capacity_of(launch)) > 0.0]
+    if len(capacities) < 2:
         return ()
-    margins = np.array([[margin_of(launch[load]) for load in common] for launch in launches])
-    weights = np.exp(-np.abs(margins.mean(axis=0)))  # far from the SLO the curve has another slope
-    off = -((margins - margins.mean(axis=0)) @ weights) / weights.sum() / slope
-    return tuple(off.tolist())
+    return tuple(capacity - sum(capacities) / len(capacities) for capacity in capacities)
+
+
+def capacity_of(launch: Replays) -> float:
+    """One launch's own capacity; 0 where all of its loads are over the SLO."""
+    loads = sorted(launch)
+    margins = [margin_of(launch[load]) for load in loads]
+    if min(margins, default=1.0) > 0.0:
+        return 0.0
+    return float(load_at_limit(np.array(loads), np.exp(margins), 1.0))
 
 
 class Contest:
@@ -228,17 +246,19 @@ def contest(
         rivals: how many finalists the intervals have to hold for together.
         seed: of the draws.
     """
-    series = [
-        j.replay.metric_s(metric)
-        for launches in evidence.values()
-        for launch in launches
-        for j in launch.values()
-        for metric in slo.limits()
-    ]
-    block = max((block_length([values]) for values in series), default=1)
-    standings = {}
-    for label, launches in evidence.items():
-        standing = stand(launches, slo, block=block, seed=seed)
-        if standing is not None:
-            standings[label] = standing
+    where: list[tuple[str, float]] = []
+    everything: list[list[Judgement]] = []
+    shown = {label: [one for one in launches if one] for label, launches in evidence.items()}
+    for label, launches in shown.items():
+        for load in sorted({load for launch in launches for load in launch}):
+            where.append((label, load))
+            everything.append([launch[load] for launch in launches if load in launch])
+    if not everything:
+        return Contest({}, default, rivals=rivals, seed=seed)
+    pooled = dict(zip(where, pool(everything, slo, seed=seed), strict=True))
+    standings = {
+        label: stand(launches, {load: entry for (of, load), entry in pooled.items() if of == label})
+        for label, launches in shown.items()
+        if launches
+    }
     return Contest(standings, default, rivals=rivals, seed=seed)
