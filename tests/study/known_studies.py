@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,8 @@ SEARCH_NOISE = 0.035
 
 @dataclass(frozen=True)
 class Outcomes:
-    """One study. `gain` and `carries` are the truth on the held-out window, the others that of endless traffic;
-    `beaten` says that something tried beats the default in truth."""
+    """One study. `gain` and `carries` are the truth on the held-out window, those `_long` that of endless
+    traffic; `best_gain` is that of the best finalist, in truth."""
 
     seed: int
     recommended: str
@@ -198,6 +198,3 @@ def long_capacity(rps: float) -> float:
             low, high = (middle, high) if long_run_p99_s(middle, rps) <= SLO_S else (low, middle)
         _LONG[key] = math.sqrt(low * high)
     return _LONG[key]
-
-
-__all__ = ["Outcomes", "replace", "scripted", "searched"]

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import asdict
 from typing import Any
 
-from tuner.profiles import Measured, measured_to_json
+from tuner.profiles import Measured, Profile, measured_to_json, profile_to_json
 from tuner.study.records import Plan, TuneResult
 
 OUTCOMES = ("ok", "slo", "crash", "refused", "machine")
@@ -38,7 +38,17 @@ def result_object(result: TuneResult) -> dict[str, Any]:
         "start_rps": profile.start_rps if profile else None,
         "users_table": [asdict(row) for row in result.users_table],
         "closest": result.closest or None,
+        **_evidence(profile),
     }
+
+
+def _evidence(profile: Profile | None) -> dict[str, Any]:
+    """What stands behind the recommendation; lists are empty where there is nothing to say."""
+    if profile is None:
+        return {}
+    full = profile_to_json(profile)
+    names = ("gain_interval", "ties", "flag_gains", "sensitivity", "brittle", "separate", "finals", "drift")
+    return {name: full[name] for name in names}
 
 
 def plan_object(plan: Plan) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from tuner.study.finals import Finals
 from tuner.study.history import History
 from tuner.study.job import Job
 from tuner.study.records import TrialRecord, TuneResult
+from tuner.study.sensitivity import flag_gains, sensitivity
 from tuner.study.storage import StudyPlace
 from tuner.study.users import joined
 from tuner.study.windows import Windows
@@ -50,7 +51,8 @@ def conclude(
     gain = finals.gain if tuned else 1.0 if recommendation == "default" else None
     table = joined(finals.default.users, winner.users) if winner is not None else ()
     profile = None
-    if best is not None:
+    if best is not None and winner is not None:
+        held = sensitivity(job, windows.search, finals.default, winner)
         profile = Profile(
             study=place.name,
             gpu=job.gpu.label,
@@ -59,7 +61,7 @@ def conclude(
             slo=job.spec.slo.to_json(),
             trace=_trace(job),
             window=windows.finals_span,
-            start_rps=winner.start if winner is not None else finals.offer.start,
+            start_rps=winner.start,
             requests=job.spec.requests,
             seed=job.spec.seed,
             recommendation=recommendation,
@@ -72,7 +74,10 @@ def conclude(
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             gain_interval=finals.gain_interval,
             ties=tuple(_tie(finalist) for finalist in finals.tied),
-            flag_gains=finals.flag_gains,
+            flag_gains=flag_gains(job, winner, finals.flag_gains) if tuned else (),
+            sensitivity=held.shifts,
+            brittle=held.brittle,
+            separate=held.separate,
             finals=finals.rows,
             drift=finals.drift,
             machine=job.machine,

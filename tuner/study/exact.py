@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tuner.measure import USERS_SERIES, Capacity
+from tuner.profiles.evidence import FlagGain
 from tuner.space.config import LaunchConfig
 from tuner.study.baseline import Baseline
 from tuner.study.budget import MOST_FINAL_LAUNCHES
@@ -33,21 +34,44 @@ def exact_finals(stage: Stage, baseline: Baseline, contenders: list[Finalist], d
     stage.run(default, _count(stage, default, at_least=last))
     shown = max(default.users.rows, default=last)
     winner = best_of(contenders, default)
+    gains: dict[str, FlagGain] = {}
     if winner is not None and winner is not default:
-        winner = _put_back(stage, baseline, winner, shown)
-    return _conclusion(stage, default, winner)
-
-
-def _conclusion(stage: Stage, default: Finalist, winner: Finalist | None) -> Finals:
-    for finalist in (default, winner):
-        if finalist is not None and (capacity := finalist.runs[0].capacity) is not None:
+        winner = _put_back(stage, baseline, winner, default, shown, gains)
+    for finalist in (default, winner, *contenders):
+        if finalist is not None and finalist.runs and (capacity := finalist.runs[0].capacity) is not None:
             finalist.figures = exact_figures(capacity, stage.offer)
     gain = winner.load / default.load if winner is not None and default.load > 0.0 else None
-    return Finals(default, winner, stage.offer, gain, (gain, gain) if gain is not None else None)
+    tied = [
+        contender
+        for contender in contenders
+        if winner is not None
+        and winner is not default
+        and contender.config != winner.config
+        and contender.load >= winner.load * (1.0 - 1e-9)
+    ]
+    return Finals(
+        default,
+        winner,
+        stage.offer,
+        gain=gain,
+        gain_interval=(gain, gain) if gain is not None else None,
+        tied=tuple(tied),
+        flag_gains=tuple(found for flag, found in gains.items() if winner and flag in winner.changed),
+    )
 
 
-def _put_back(stage: Stage, baseline: Baseline, winner: Finalist, shown: int) -> Finalist:
-    """Put flags back to the default, group by group, while as much is carried: what is exported is needed."""
+def _put_back(
+    stage: Stage,
+    baseline: Baseline,
+    winner: Finalist,
+    default: Finalist,
+    shown: int,
+    gains: dict[str, FlagGain],
+) -> Finalist:
+    """Put flags back to the default, group by group, while as much is carried: what is exported is needed.
+
+    What goes with a single flag is noted in `gains`.
+    """
     groups = deque(_groups(winner.changed))
     while groups and stage.launches < MOST_FINAL_LAUNCHES:
         group = groups.popleft()
@@ -55,13 +79,22 @@ def _put_back(stage: Stage, baseline: Baseline, winner: Finalist, shown: int) ->
         label = f"{winner.label} without {', '.join(group)}"
         tried = Finalist(label, less, winner.start, baseline.flags_changed(less))
         enough = winner.load * (1.0 - 1e-9)
-        stage.run(tried, _count(stage, tried, at_least=shown, at_most=shown, above=enough))
+        if less == default.config:  # measured already, and beaten
+            tried.runs = default.runs
+        else:
+            stage.run(tried, _count(stage, tried, at_least=shown, at_most=shown, above=enough))
         if tried.load >= enough:
             winner = replace(tried, label=winner.label)
-        elif len(group) > 1:
+        elif len(group) == 1:
+            gains[group[0]] = _gain(group[0], winner, tried)
+        else:
             half = len(group) // 2
             groups.extendleft([group[half:], group[:half]])
     return winner
+
+
+def _gain(flag: str, winner: Finalist, less: Finalist) -> FlagGain:
+    return FlagGain(flag, winner.changed[flag], 1.0 - less.load / winner.load, "engine")
 
 
 def _groups(changed: Iterable[str]) -> list[list[str]]:

@@ -50,6 +50,8 @@ class Finalist:
     launched: list[Launched] = field(default_factory=list)
     users: UserFigures = field(default_factory=UserFigures)
     figures: Figures | None = None
+    half_slo: float | None = None
+    """Its capacity at half the SLO, in requests a second, where its replays reach that far."""
 
     @property
     def load(self) -> float:

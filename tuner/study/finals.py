@@ -6,14 +6,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from tuner.study.accounts import spent_s
 from tuner.study.baseline import Baseline
 from tuner.study.budget import Costs
 from tuner.study.exact import exact_finals
-from tuner.study.finalist import choose_contenders, the_default
+from tuner.study.finalist import Finalist, choose_contenders, the_default
 from tuner.study.history import History
 from tuner.study.job import Job
 from tuner.study.load import Offer
 from tuner.study.rounds import rounds
+from tuner.study.sensitivity import least_change
 from tuner.study.stage import Finals, Stage
 from tuner.study.standing import MOST_MARGIN
 from tuner.study.storage import StudyPlace
@@ -48,7 +50,25 @@ def hold_finals(
         plainly()  # what is confirmed is what will be deployed, not a fork of a launcher
     exact = job.engine.deterministic
     offer = held_out if exact else held_out.up_to(math.exp(MOST_MARGIN))
+    if not exact:
+        contenders += _with_less(job, study, baseline, contenders, costs)
     stage = Stage(job, place, study, bench, offer, total=len(contenders) + 1)
     if exact:
         return exact_finals(stage, baseline, contenders, default)
     return rounds(stage, costs, contenders, default)
+
+
+def _with_less(
+    job: Job, study: Study, baseline: Baseline, contenders: list[Finalist], costs: Costs
+) -> list[Finalist]:
+    """The best contender without the flags that are of no use by prediction: the finals will tell."""
+    if job.predictor is None or not contenders:
+        return []
+    best, budget_s = contenders[0], job.spec.budget.engine_s
+    if budget_s is not None and spent_s(study) + costs.finals_s(len(contenders) + 2) > budget_s:
+        return []
+    config = baseline.least(least_change(job.predictor, best.config, best.changed))
+    if config in (baseline.config, *(contender.config for contender in contenders)):
+        return []
+    label = "ABC"[len(contenders)]
+    return [Finalist(label, config, best.start, baseline.flags_changed(config))]

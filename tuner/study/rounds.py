@@ -141,10 +141,11 @@ def _race(held: Rounds, most: int) -> list[Finalist]:
     now = held.standing()
     able = [f for f in held.contenders if f.failure is None and now.sure_load(f.label) > 0.0]
     able.sort(key=lambda f: -now.standings[f.label].capacity)
-    kept = []
+    best, kept = able[0] if able else None, []
+    able.sort(key=lambda f: f is not best and not (best and _fewer(now, f, best)))
     for finalist in able:
         over_default = now.gain_interval(finalist.label)
-        over_best = now.gain_interval(finalist.label, able[0].label) if finalist is not able[0] else None
+        over_best = now.gain_interval(finalist.label, best.label) if best and finalist is not best else None
         if (over_default is None or over_default[1] > STEP) and (over_best is None or over_best[1] > 1.0):
             kept.append(finalist)
     return [f for f in held.contenders if f in kept[: max(most, 0)]]
@@ -155,6 +156,8 @@ def _conclusion(held: Rounds) -> Finals:
     now, default = held.standing(), held.default
     for finalist in (*held.contenders, default):
         finalist.figures = figures(held.stage, now, finalist)
+        if held.stage.job.spec.load is LoadMode.RATE and finalist.label in now.standings:
+            finalist.half_slo = now.standings[finalist.label].capacity_at(0.5)
     winners = [f for f in held.contenders if f.failure is None and now.beats_default(f.label)]
     winners.sort(key=lambda f: -now.standings[f.label].capacity)
     best = winners[0] if winners else None
@@ -182,6 +185,11 @@ def _equal(now: Contest, one: Finalist, best: Finalist) -> bool:
     """Whether two cannot be told apart: less than a grid step lies between, and the interval has 1."""
     ratio, interval = now.gain(one.label, best.label), now.gain_interval(one.label, best.label)
     return ratio is not None and interval is not None and interval[1] >= 1.0 and ratio * STEP >= 1.0
+
+
+def _fewer(now: Contest, one: Finalist, best: Finalist) -> bool:
+    """Whether one would be deployed rather than the best, which it equals with fewer flags."""
+    return len(one.changed) < len(best.changed) and _equal(now, one, best)
 
 
 def _leading(now: Contest, contenders: list[Finalist]) -> Finalist | None:

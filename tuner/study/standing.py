@@ -29,7 +29,7 @@ CONFIDENCE = 0.95
 SURE = 0.99
 """That a finalist's P99 at its exported load is within the SLO, over all finalists together."""
 LAUNCH_SPREAD = 0.035
-"""Relative standard deviation of the capacity from launch to launch (3%) and of a replay, before any is seen."""
+"""Relative standard deviation of the capacity from launch to launch, before any is seen."""
 PRIOR_LAUNCHES = 5
 LEAST_SPREAD = 0.01
 MOST_MARGIN = math.log(2.0)
@@ -55,6 +55,13 @@ class Standing:
     deviations: tuple[float, ...]
     launches: int
     metric: str
+
+    def capacity_at(self, times: float) -> float | None:
+        """Capacity at so many times the SLO; None where no load was replayed on both sides of that."""
+        level = math.log(times)
+        if not min(self.margins) <= level <= max(self.margins) or level >= MOST_MARGIN:
+            return None
+        return float(load_at_limit(np.array(self.loads), np.exp(np.array(self.margins) - level), 1.0))
 
     def margin_at(self, load: float) -> float:
         """log(P99 / SLO) at a load, on the line through the two loads beside it."""
