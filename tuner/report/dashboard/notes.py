@@ -12,6 +12,12 @@ from tuner.report.page.markdown import blocks_markdown, section_lines
 from tuner.report.words import changes, duration, latency, rate, shown, span
 from tuner.study.kept import KeptTrial
 
+_ORIGINS = {
+    "vllm-default": "vLLM's own defaults",
+    "seed": "proposed by the simulator",
+    "guide": "proposed by the simulator, calibrated on the launches so far",
+}
+
 
 def study_note(view: View) -> str:
     """The recommendation, its figures, and default against tuned."""
@@ -24,11 +30,7 @@ def study_note(view: View) -> str:
 def trial_note(view: View, trial: KeptTrial) -> str:
     """What a trial was, its verdict, and why it failed."""
     study, attrs = view.study, trial.attrs
-    origin = {
-        "vllm-default": "vLLM's own defaults",
-        "seed": "proposed by the simulator",
-        "guide": "proposed by the guide",
-    }.get(trial.origin, f"proposed by the {trial.origin}")
+    origin = _ORIGINS.get(trial.origin, f"proposed by the {trial.origin}")
     name = OUTCOMES.get(trial.outcome, (trial.outcome, ""))[0]
     items: list[Words] = [f"verdict: {name}{_verdict(study.unit, trial)}", f"what it was: {origin}"]
     if trial.constraints:
