@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +37,7 @@ from tuner.cli.output import console, print_json, show_version
 from tuner.cli.setup import AUTO, Place, engine_at, predictor_of, prepare
 from tuner.cli.slots import Executor, Where, make_slots, parse_parallel, space_gpu
 from tuner.engines.base import Engine
-from tuner.errors import BadRequest, Exit, TuneError
+from tuner.errors import BadRequest, Exit
 from tuner.hardware import describe_machine, driver_version
 from tuner.profiles import GpuCost, cost_lines, cost_object, parse_gpu_cost, save_profile
 from tuner.report.console import plan_lines, print_result, watching
@@ -263,7 +264,8 @@ def write_at_end(place: StudyPlace) -> Path | None:
     """
     try:
         return write_report(read_study(place), ("html", "md"))[0]
-    except (TuneError, OSError):
+    except Exception as error:  # what was measured in hours is shown whatever becomes of the report
+        print(f"kimi-tune: the report was not written ({type(error).__name__}: {error})", file=sys.stderr)
         return None
 
 
