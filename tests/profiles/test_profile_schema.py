@@ -62,7 +62,8 @@ PLAIN = st.dictionaries(
     max_size=2,
 )
 VALUES = st.dictionaries(st.text(max_size=6), FLAG_VALUE, max_size=2)
-FLAGS = VALUES.map(LaunchConfig.of)
+NAME = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,6}", fullmatch=True)
+FLAGS = st.dictionaries(NAME, FLAG_VALUE, max_size=2).map(LaunchConfig.of)
 TEXT = st.text(max_size=8)
 
 
@@ -89,7 +90,7 @@ PROFILES = st.builds(
     Profile,
     study=TEXT,
     gpu=TEXT,
-    model=TEXT,
+    model=TEXT.filter(lambda name: name.strip() and name[0] != "-"),
     vllm_version=st.sampled_from(["0.16.0", "0.21.0", "0.32.0+cpu"]),
     slo=st.dictionaries(st.sampled_from(["e2e_p99_s", "ttft_p99_s"]), AMOUNT),
     trace=PLAIN,

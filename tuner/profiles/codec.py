@@ -166,7 +166,7 @@ _PROFILE: dict[str, Reader] = {
     "created": read.text,
     "gpu": read.text,
     "driver": or_none(read.text),
-    "model": read.text,
+    "model": read.model,
     "vllm_version": read.version,
     "slo": read.limits,
     "trace": read.plain_mapping,

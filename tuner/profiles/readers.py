@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,7 @@ from tuner.spec import FlagValue
 
 MAX_DEPTH = 30
 _SHOWN = 60
+_FLAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +104,8 @@ def number(value: Any, where: Where) -> float:
 
 
 def amount(value: Any, where: Where) -> float:
-    if number(value, where) < 0.0:
-        raise wrong(where, "a number of at least 0", value)
+    if not 0.0 <= number(value, where) < math.inf:
+        raise wrong(where, "a finite number of at least 0", value)
     return float(value)
 
 
@@ -183,8 +186,19 @@ def flag_values(value: Any, where: Where) -> dict[str, FlagValue]:
 
 
 def flags(value: Any, where: Where) -> LaunchConfig:
+    for name in mapping(value, where):
+        if not _FLAG.fullmatch(text(name, where)):
+            raise BadField(
+                where.at(name), "not a flag's name", "write it as vLLM does, without dashes in front"
+            )
     return LaunchConfig.of(flag_values(value, where))
 
 
+def model(value: Any, where: Where) -> str:
+    if not text(value, where).strip() or value.startswith("-"):
+        raise wrong(where, "a model's name or folder", value)
+    return str(value)
+
+
 def limits(value: Any, where: Where) -> dict[str, float]:
-    return {text(k, where): number(v, where.at(k)) for k, v in mapping(value, where).items()}
+    return {text(k, where): amount(v, where.at(k)) for k, v in mapping(value, where).items()}

@@ -89,8 +89,8 @@ def _vllm_config(profile: Profile, words: list[str]) -> dict[str, Any]:
     caching = profile.winner.flags.get(_CACHING, profile.winner.effective.get(_CACHING, True))
     config["enablePrefixCaching"] = caching is not False
     rest = [word for word in words if word not in (f"--{_CACHING}", f"--no-{_CACHING}")]
-    if _PARALLEL in rest:
-        at = rest.index(_PARALLEL)
+    at = rest.index(_PARALLEL) if _PARALLEL in rest else -1
+    if at >= 0 and rest[at + 1].isdecimal():
         config["tensorParallelSize"] = int(rest[at + 1])
         del rest[at : at + 2]
     if rest:
