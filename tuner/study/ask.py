@@ -14,7 +14,7 @@ from tuner.study.guide import Guide
 from tuner.study.history import SAMPLER, History, record_of
 from tuner.study.job import Job
 from tuner.study.learn import Lessons
-from tuner.study.patience import GUIDE, PREDICTED, STOPPED, enough, guides_turn
+from tuner.study.patience import GUIDE, PREDICTED, STOPPED, enough, guides_turn, stopped_line
 from tuner.study.points import distance, draw, enumerate_all
 from tuner.study.records import Observer
 from tuner.study.sampler import make_sampler
@@ -68,7 +68,7 @@ class Asker:
         from optuna.trial import TrialState
 
         self.lessons.catch_up(self._study)
-        if not self._enqueue_next(History(self._study), costs, busy):
+        if not self._enqueue_next(observer, History(self._study), costs, busy):
             return None
         asks = repeats = 0
         while asks < PATIENCE and repeats < REPEATS:
@@ -100,7 +100,7 @@ class Asker:
         attrs = {"again_of": trial.number, "origin": trial.user_attrs.get("origin", SAMPLER)}
         self._study.enqueue_trial(dict(trial.params), user_attrs=attrs)
 
-    def _enqueue_next(self, history: History, costs: Costs, busy: frozenset[str]) -> bool:
+    def _enqueue_next(self, observer: Observer, history: History, costs: Costs, busy: frozenset[str]) -> bool:
         """Queue what the guide proposes where it is its turn; False where no launch is worth its cost."""
         if self._guide is None or history.waiting or self._next_seed(history) is not None:
             return True
@@ -112,6 +112,7 @@ class Asker:
         launched = history.launched()
         if enough(proposal.gain, launched, exact=self._job.engine.deterministic):
             self._study.set_user_attr(STOPPED, {"gain": proposal.gain, "launched": launched})
+            observer.note(stopped_line(proposal.gain, launched))
             return False
         self._study.enqueue_trial(dict(proposal.point), user_attrs={"origin": GUIDE, "gain": proposal.gain})
         return True

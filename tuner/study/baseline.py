@@ -17,6 +17,7 @@ from tuner.study.history import BASELINE, History, record_of
 from tuner.study.job import Job, Space
 from tuner.study.learn import learn, lesson_of
 from tuner.study.load import Offer
+from tuner.study.patience import PREDICTED
 from tuner.study.storage import StudyPlace, plain
 from tuner.study.tell import told_run
 from tuner.study.trial import Bench, Run
@@ -97,6 +98,10 @@ def _measure(job: Job, place: StudyPlace, study: Study, bench: Bench, offer: Off
     history = History(study)
     config = job.space.baseline()
     launches, seconds = bench.spent.launches, bench.spent.engine_s
+    said = {}
+    if job.predictor is not None:
+        rps = job.predictor.capacity_rps(config)
+        said = {PREDICTED: {"rps": rps, "spread": job.predictor.spread(config), "launches_before": 0}}
     bench.observer.trial_started(0, BASELINE, config)
     note, tried = "", 1
     try:
@@ -126,6 +131,7 @@ def _measure(job: Job, place: StudyPlace, study: Study, bench: Bench, offer: Off
     attrs = {
         **told.attrs,
         **lesson_of(job.predictor, run),
+        **(said if run.config == job.space.baseline() else {}),
         "origin": BASELINE,
         "outcome": told.outcome.value,
         "config": plain(dict(config)),

@@ -19,6 +19,7 @@ from tuner.study.finalist import Finalist
 from tuner.study.finals import Finals
 from tuner.study.history import History
 from tuner.study.job import Job
+from tuner.study.predictions import prediction_rows
 from tuner.study.records import TrialRecord, TuneResult
 from tuner.study.sensitivity import flag_gains, sensitivity
 from tuner.study.storage import StudyPlace
@@ -84,6 +85,7 @@ def conclude(
             traffic=traffic_of(job.trace, best),
             cost=job.cost,
             by_cards=by_cards(history),
+            predictions=prediction_rows(history),
         )
     return TuneResult(
         study=place.name,

@@ -10,6 +10,8 @@ from tuner.spec import FlagValue
 
 _USUAL = 0.03
 _WEIGHT = 0.6
+_TIGHT, _RISK, _MOST = 0.91, 5.0, 0.3
+"""Above this gpu-memory-utilization little is left for what vLLM's profiling run does not see."""
 HUNGRY = ("gpu-memory-utilization", "max-num-batched-tokens", "max-num-seqs", "max-model-len")
 """Flags that ask for more memory as they grow: who crashes with less of each crashes with more."""
 _SCALES = {"gpu-memory-utilization": 0.03}
@@ -23,11 +25,15 @@ def crash_odds(
     effective: Mapping[str, FlagValue],
 ) -> float:
     """Odds from 0 to 1; `effective` holds the values of flags that a configuration leaves out."""
-    if not dead:
-        return _USUAL
+    usual = _USUAL
+    share = _number(config, "gpu-memory-utilization", effective)
+    if share is not None and share > _TIGHT:
+        usual = min(usual + _RISK * (share - _TIGHT), _MOST)
+    if not dead and not alive:
+        return usual
     for_it = sum(_alike(config, other, effective, 1.0) for other in dead)
     against = sum(_alike(config, other, effective, -1.0) for other in alive)
-    return (_USUAL * _WEIGHT + for_it) / (_WEIGHT + for_it + against)
+    return (usual * _WEIGHT + for_it) / (_WEIGHT + for_it + against)
 
 
 def _alike(

@@ -19,6 +19,8 @@ from tuner.study.job import Job
 from tuner.study.points import draw, mutated
 from tuner.study.records import TrialRecord
 from tuner.study.seeds import compiled, suggested
+from tuner.study.simulated import Simulated
+from tuner.study.storage import StudyPlace
 from tuner.traces import Trace
 
 _DRAWS = 700
@@ -26,7 +28,7 @@ _AROUND = 6
 _MUTANTS = 60
 _FIRST = 16
 """Capacities simulated before anything is guessed from them."""
-_ROUNDS, _A_ROUND = 3, 5
+_ROUNDS, _A_ROUND = 3, 4
 _WARM = 0.6
 """A launch that finds vLLM's compile cache filled takes about so much of one that does not."""
 _HALF_STEP = 1.02
@@ -37,11 +39,14 @@ _MEASURED = 0.04
 Point = Mapping[str, Any]
 
 
-def make_guide(job: Job, baseline: Baseline, trace: Trace) -> Guide | None:
-    """The guide of a job that has a predictor."""
+def make_guide(
+    job: Job, place: StudyPlace, baseline: Baseline, trace: Trace, hints: Sequence[Point] = ()
+) -> Guide | None:
+    """The guide of a job that has a predictor; `hints` are points to think of."""
     if job.predictor is None or not baseline.space.distributions():
         return None
-    return Guide(job, job.predictor, baseline, suggested(job, baseline, trace))
+    points = [*hints, *suggested(job, baseline, trace)]
+    return Guide(job, job.predictor, baseline, points, Simulated(place))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +73,19 @@ class Guide:
     """Proposes launches by expected improvement net of crash odds and of what a launch costs."""
 
     def __init__(
-        self, job: Job, predictor: Predictor, baseline: Baseline, suggestions: Sequence[Point]
+        self,
+        job: Job,
+        predictor: Predictor,
+        baseline: Baseline,
+        suggestions: Sequence[Point],
+        simulated: Simulated | None = None,
     ) -> None:
+        self._simulated = simulated
         self._job = job
         self._predictor = predictor
         self._baseline = baseline
         self._suggested = suggestions
         self._distributions = baseline.space.distributions()
-        self._kept: list[Point] = []
 
     def propose(self, history: History, costs: Costs, busy: frozenset[str] = frozenset()) -> Proposal | None:
         """The best launch by what is known now; None where the space holds nothing more that can start.
@@ -84,14 +94,13 @@ class Guide:
         """
         rng = np.random.default_rng((self._job.spec.seed, history.launched(), 5))
         best = self.best(history)
-        pool = self._pool(history, costs, busy, rng)
+        before = self._simulated.thought_of(history.launched()) if self._simulated is not None else []
+        pool = self._pool(history, costs, busy, rng, before)
         if not pool:
             return None
         simulated: dict[LaunchConfig, float] = {}
-        guesses = self._predictor.screen([c.config for c in pool])
-        if not any(rps > 0.0 for rps, _ in guesses) or history.launched() <= 1:
-            for candidate in self._spread_out(pool, rng):
-                simulated[candidate.config] = self._predictor.capacity_rps(candidate.config)
+        for candidate in self._first(pool, before, rng):
+            simulated[candidate.config] = self._predictor.capacity_rps(candidate.config)
         for _ in range(_ROUNDS):
             guesses = self._predictor.screen([c.config for c in pool])
             scores = [
@@ -110,7 +119,9 @@ class Guide:
         spreads = [self._predictor.spread(c.config) for c, _ in chosen]
         worths = [_worth(rps, s, best, c) for (c, rps), s in zip(chosen, spreads, strict=True)]
         order = np.argsort(worths)[::-1].tolist()
-        self._kept = [chosen[i][0].point for i in order[:_AROUND]]
+        if self._simulated is not None:
+            top = [(dict(chosen[i][0].point), chosen[i][0].config, chosen[i][1], spreads[i]) for i in order]
+            self._simulated.keep(self._distributions, top[:_AROUND], history.launched())
         candidate, rps = chosen[order[0]]
         spread = spreads[order[0]]
         gain = improvement(rps, spread, best) * (1.0 - candidate.odds)
@@ -122,15 +133,20 @@ class Guide:
         return max((standing(self._predictor, record) for record in passed), default=0.0)
 
     def _pool(
-        self, history: History, costs: Costs, busy: frozenset[str], rng: np.random.Generator
+        self,
+        history: History,
+        costs: Costs,
+        busy: frozenset[str],
+        rng: np.random.Generator,
+        before: Sequence[Point],
     ) -> list[_Candidate]:
         """Untried points that the rules allow: suggested, drawn at random, and near to the best."""
         records = [r for r in history.records if r.outcome in (Outcome.OK, Outcome.SLO)]
         records.sort(key=lambda r: -r.value_rps)
-        centres: list[Point] = [*self._kept]
+        centres: list[Point] = [*before]
         points = {t.number: t.params for t in history.complete}
         centres += [points[r.number] for r in records[:_AROUND]]
-        wanted = [*self._suggested, *self._kept]
+        wanted = [*self._suggested, *before]
         wanted += [draw(self._distributions, rng) for _ in range(_DRAWS)]
         wanted += [mutated(self._distributions, c, rng) for c in centres for _ in range(_MUTANTS)]
         cached = {compiled(points[r.number]) for r in records}
@@ -149,8 +165,13 @@ class Guide:
             pool[config] = _Candidate(point, config, odds, cost / (costs.trials_s(1) or 1.0))
         return list(pool.values())
 
-    def _spread_out(self, pool: list[_Candidate], rng: np.random.Generator) -> list[_Candidate]:
-        """Suggested points and some at random, for a first picture."""
+    def _first(
+        self, pool: list[_Candidate], before: Sequence[Point], rng: np.random.Generator
+    ) -> list[_Candidate]:
+        """Whom to simulate before anything is guessed: what was thought of last, else suggestions and some at
+        random, for a first picture."""
+        if before:
+            return [candidate for candidate in pool if candidate.point in before]
         first = pool[: min(len(self._suggested), _FIRST // 2)]
         rest = pool[len(first) :]
         picked = rng.permutation(len(rest))[: _FIRST - len(first)].tolist()

@@ -16,6 +16,7 @@ from tuner.study.history import History
 from tuner.study.job import Job
 from tuner.study.learn import relearn
 from tuner.study.load import Offer, make_offer
+from tuner.study.memory import Memory, points_of, recollect
 from tuner.study.plan import make_plan
 from tuner.study.records import Observer, TuneResult
 from tuner.study.remote import Helped
@@ -58,8 +59,9 @@ def tune(job: Job, place: StudyPlace, observer: Observer) -> TuneResult:
         offer = make_offer(windows.search, job.spec)
         baseline = find_baseline(job, place, study, bench, offer)
         reap(study, baseline.space)
-        guide = make_guide(job, baseline, windows.search)
-        asker = Asker(job, study, baseline, sampler, _seeds(job, study, baseline, windows.search), guide)
+        seeds, hints = _seeds(job, place, study, baseline, windows.search)
+        guide = make_guide(job, place, baseline, windows.search, hints)
+        asker = Asker(job, study, baseline, sampler, seeds, guide)
         _search(job, place, study, bench, offer, baseline, asker)
         held_out = make_offer(windows.finals, job.spec)
         price = costs(job, held_out, History(study))
@@ -100,10 +102,15 @@ def _search(
     crew.close()
 
 
-def _seeds(job: Job, study: Study, baseline: Baseline, trace: Trace) -> list[dict[str, Any]]:
-    """The study's seeds, made once."""
+def _seeds(
+    job: Job, place: StudyPlace, study: Study, baseline: Baseline, trace: Trace
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The study's seeds, which are launched first, and hints for its guide; made once."""
     if "seeds" not in study.user_attrs:
-        alone = job.options.suggestions and job.predictor is None
-        seeds = make_seeds(job, baseline, trace) if alone else []
+        earlier = recollect(job, place) if job.options.suggestions else Memory()
+        seeds = points_of(earlier.same, job, baseline)
+        if job.options.suggestions and job.predictor is None:
+            seeds += [point for point in make_seeds(job, baseline, trace) if point not in seeds]
+        study.set_user_attr("hints", plain(points_of(earlier.others, job, baseline)))
         study.set_user_attr("seeds", plain(seeds))
-    return list(study.user_attrs["seeds"])
+    return list(study.user_attrs["seeds"]), list(study.user_attrs.get("hints", []))

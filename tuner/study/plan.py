@@ -10,6 +10,8 @@ from tuner.space import quality_flags
 from tuner.study.budget import MOST_FINAL_LAUNCHES, Costs
 from tuner.study.job import Job
 from tuner.study.load import make_offer
+from tuner.study.memory import recollect
+from tuner.study.patience import patience_rule
 from tuner.study.points import draw
 from tuner.study.records import Plan
 from tuner.study.sampler import available
@@ -55,7 +57,9 @@ def make_plan(job: Job, place: StudyPlace, *, sampler: str | None = None) -> Pla
         feasible_share=feasible_share(job),
         coverage=coverage(job),
         sampler=SAMPLERS.get(kind, kind),
-        notes=tuple(note for note in (windows.note, _quality(job), _beside(job)) if note),
+        notes=tuple(
+            note for note in (windows.note, _quality(job), _beside(job), *_guided(job, place)) if note
+        ),
     )
 
 
@@ -64,6 +68,12 @@ def _beside(job: Job) -> str:
     if job.slots is None:
         return ""
     return f"{job.parallel} trials at a time on {job.slots.cards} cards; the default and the finals run alone"
+
+
+def _guided(job: Job, place: StudyPlace) -> tuple[str, ...]:
+    """Lines on the guide's patience and on what earlier studies found."""
+    rule = patience_rule(job.spec.budget.trials) if job.predictor is not None else ""
+    return (rule, recollect(job, place).line() if job.options.suggestions else "")
 
 
 def _quality(job: Job) -> str:

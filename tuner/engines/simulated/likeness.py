@@ -21,7 +21,9 @@ Numbers = NDArray[np.float64]
 LINEAR = {"gpu-memory-utilization": 0.12}
 """Flags whose distance is a difference, and the difference that counts as far; others by octaves."""
 _OCTAVES = 4.0
-_OWN = 0.08
+_FINE = frozenset({"block-size", "stream-interval", "swap-space", "kv-offloading-size"})
+"""Flags with few values, each a matter of its own: two octaves count as far."""
+_OWN = 0.14
 """Standard deviation that one flag's effect has, as a log of time."""
 _TOGETHER = 0.04
 _SELF = 0.015
@@ -64,7 +66,8 @@ def _column(flag: str, values: Sequence[FlagValue]) -> Numbers | list[str]:
         return [repr(v) for v in values]
     if flag in LINEAR:
         return np.array([float(v) / LINEAR[flag] for v in values])  # type: ignore[arg-type]
-    return np.array([math.log2(max(float(v), 0.0) + 1.0) / _OCTAVES for v in values])  # type: ignore[arg-type]
+    octaves = _OCTAVES / 2.0 if flag in _FINE else _OCTAVES
+    return np.array([math.log2(max(float(v), 0.0) + 1.0) / octaves for v in values])  # type: ignore[arg-type]
 
 
 def _distances(column: Numbers | list[str], n: int) -> Numbers:

@@ -104,14 +104,14 @@ class SimulatedPredictor:
         config = LaunchConfig.of(lesson["config"])
         passed = [replay["load"] for replay in lesson["replays"] if replay["passes"]]
         self._start = max([*passed, self._start or 0.0]) or None
+        self._known.clear()
+        self._screen.forget()
         if self._exact:
             return
         self._engine.observe(config, lesson["kv_tokens"], lesson["weights_gib"])
         replays = _telling(lesson["replays"])
         self._taught.append((config, 0.0))
         self._calibration.learn(self._effective(config), [(r["load"], r) for r in replays])
-        self._known.clear()
-        self._screen.forget()
 
     def server(self, config: LaunchConfig) -> SimulatedServer:
         """A simulated server of the configuration, with what is known of this machine so far.
