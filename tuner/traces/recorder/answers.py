@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 _TEXTS = ("content", "reasoning_content", "reasoning", "refusal")
+_TAIL = 4096
 _WINDOW_BITS = {"gzip": 47, "x-gzip": 47, "deflate": 47}
 
 
@@ -40,15 +41,15 @@ def read_answer(raw: bytes, content_type: str, encoding: str) -> Answered:
 
 
 def _stream(raw: bytes) -> Answered:
-    prompt = output = None
-    chunks, error = 0, ""
+    # a usage event is one of the last; with it nothing needs to be counted, and other streams wait meanwhile
+    at = raw.rfind(b'"usage"', -_TAIL)
+    prompt, output = _usage_in(_payloads(_line_around(raw, at))) if at >= 0 else (None, None)
+    if output is not None and b'"error"' not in raw:
+        return Answered(prompt, output)
     payloads = list(_payloads(raw))
-    for payload in reversed(payloads):
-        # a usage event is one of the last; with it nothing needs to be counted
-        if b'"usage"' in payload:
-            prompt, output = _usage(_loads(payload) or {})
-            if output is not None:
-                break
+    if output is None:
+        prompt, output = _usage_in(payloads)
+    chunks, error = 0, ""
     for payload in payloads:
         if output is not None and b'"error"' not in payload:
             continue
@@ -57,6 +58,21 @@ def _stream(raw: bytes) -> Answered:
             error = error or _fault(value)
             chunks += _chunks(value)
     return Answered(prompt, output, chunks, error)
+
+
+def _line_around(raw: bytes, at: int) -> bytes:
+    end = raw.find(b"\n", at)
+    return raw[raw.rfind(b"\n", 0, at) + 1 : end if end >= 0 else len(raw)]
+
+
+def _usage_in(payloads: Iterable[bytes]) -> tuple[int | None, int | None]:
+    """The last usage among these events."""
+    for payload in reversed(list(payloads)):
+        if b'"usage"' in payload:
+            prompt, output = _usage(_loads(payload) or {})
+            if output is not None:
+                return prompt, output
+    return None, None
 
 
 def _payloads(raw: bytes) -> Iterator[bytes]:
