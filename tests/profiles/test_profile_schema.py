@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tuner.errors import BadRequest
 from tuner.profiles import (
     SCHEMA_VERSION,
+    CardsRow,
     Drift,
     FinalRow,
     FlagGain,
@@ -109,6 +110,7 @@ PROFILES = st.builds(
     gain_interval=st.none() | st.tuples(AMOUNT, AMOUNT),
     ties=rows(st.builds(Tie, FLAGS, AMOUNT, rows(TEXT))),
     flag_gains=rows(st.builds(FlagGain, TEXT, FLAG_VALUE, st.floats(-1, 1), TEXT)),
+    by_cards=rows(st.builds(CardsRow, COUNT, COUNT, AMOUNT, AMOUNT, FLAGS)),
     sensitivity=rows(st.builds(Shift, TEXT, AMOUNT, AMOUNT, TEXT)),
     brittle=TEXT,
     separate=st.none() | st.builds(SeparateQueue, COUNT, AMOUNT, AMOUNT, AMOUNT, AMOUNT),
@@ -147,7 +149,7 @@ def test_a_file_is_read_back(tmp_path: Path, made: Profile) -> None:
 
 ADDED = (
     *("gain_interval", "ties", "flag_gains", "sensitivity", "brittle", "separate", "finals", "drift"),
-    *("predictions", "machine", "traffic", "cost"),
+    *("predictions", "machine", "traffic", "cost", "by_cards"),
 )
 
 
