@@ -6,8 +6,9 @@ import pytest
 from toy import DEFAULTS, ToyEngine, Watcher, make_job, truth_rps
 
 from tuner.engines.base import FailureKind, LaunchFailure
+from tuner.profiles import load_profile
 from tuner.space.config import LaunchConfig
-from tuner.study import StudyPlace, tune
+from tuner.study import StudyPlace, profile_path, tune
 from tuner.study.finalist import Finalist, best_of
 from tuner.study.trial import Run
 from tuner.study.users import table_numbers
@@ -103,3 +104,71 @@ def test_the_finals_are_launched_plainly(place: StudyPlace) -> None:
     assert result.winner is not None and result.winner.flags in engine.launched[engine.plain_from :]
     shown = [f"--{flag}={value}" for flag, value in result.winner.flags.items()]
     assert list(result.winner.command) == ["vllm", "serve", "toy", *shown]
+
+
+def shown(watcher: Watcher) -> list[str]:
+    return [label for label, *_ in watcher.of("final_started")]
+
+
+def test_a_default_that_does_not_start_in_the_finals_is_no_rival(place: StudyPlace) -> None:
+    def crash(count: int) -> None:
+        if count > 6 and not engine.launched[-1]:
+            raise LaunchFailure(FailureKind.OOM, "out of memory", seconds=9.0)
+
+    engine = noisy(before_launch=crash)
+    result = tune(make_job(engine, trials=6), place, Watcher())
+    assert result.recommendation == "tuned" and result.gain is None
+    assert "does not start: out of memory" in result.baseline.note
+
+
+def test_a_finalist_that_crashes_at_its_second_launch_does_not_win(place: StudyPlace) -> None:
+    def crash(count: int) -> None:
+        if count > 6 + 4 and engine.launched[-1]:
+            raise LaunchFailure(FailureKind.OOM, "out of memory", seconds=9.0)
+
+    engine = noisy(before_launch=crash)
+    result = tune(make_job(engine, trials=6), place, Watcher())
+    assert (
+        result.recommendation == "default"
+        or not any(
+            config == result.winner.flags  # type: ignore[union-attr]
+            for config in engine.launched[10:]
+        )
+    )
+
+
+def test_a_budget_that_ends_in_the_finals_leaves_the_first_round(place: StudyPlace) -> None:
+    watcher = Watcher()
+    result = tune(make_job(noisy(), trials=9, engine_s=9000.0), place, watcher)
+    assert 3 <= len(shown(watcher)) <= 6 and result.profile is not None
+    assert result.profile.gain_interval is not None
+
+
+def test_finals_go_on_where_they_were_interrupted(place: StudyPlace) -> None:
+    """What was replayed is not replayed again, and a launch that was over is not made again."""
+
+    def stop(count: int) -> None:
+        if count == 8:
+            raise KeyboardInterrupt
+
+    engine = noisy(before_launch=stop)
+    with pytest.raises(KeyboardInterrupt):
+        tune(make_job(engine, trials=6), place, Watcher())
+    assert (place.finals_folder(1) / "evidence.json").exists()
+    engine.before_launch, before = lambda _: None, len(engine.launched)
+    watcher = Watcher()
+    result = tune(make_job(engine, trials=6), place, watcher)
+    assert len(engine.launched) - before == len(shown(watcher)) - 1
+    assert result.launches == len(engine.launched)
+
+
+def test_what_stands_behind_a_recommendation_is_in_the_profile(place: StudyPlace) -> None:
+    result = tune(make_job(noisy(), trials=9), place, Watcher())
+    profile = result.profile
+    assert profile is not None and profile.gain_interval is not None and profile.gain is not None
+    assert 1.0 < profile.gain_interval[0] < profile.gain < profile.gain_interval[1]
+    assert {row.label for row in profile.finals} >= {"A", "default"}
+    assert all(row.plain for row in profile.finals)
+    assert profile.drift is not None and len(profile.drift.loads_rps) == 2
+    assert profile.winner.p99_interval_s[1] == pytest.approx(30.0, rel=1e-3)
+    assert load_profile(profile_path("toy", place.root)) == profile

@@ -278,6 +278,12 @@ def remarks(result: TuneResult, engine: Engine) -> Iterator[str]:
     """What to know beside the figures: answers that may change, left-overs cleared, a launcher given up."""
     if named := quality_of(result):
         yield f"{', '.join(named)} can change the answers' quality: check them before you deploy"
+    profile = result.profile
+    if profile is not None and profile.drift is not None and profile.drift.excessive:
+        apart = f"{profile.drift.relative:.0%} against {profile.drift.limit:.0%}"
+        yield f"the machine drifted: two launches of the defaults lie {apart} apart; run the finals again"
+    if profile is not None and profile.brittle:
+        yield f"the winner is brittle: {profile.brittle}"
     yield from getattr(engine, "notes", ())
 
 

@@ -20,8 +20,8 @@ LONGER = 1.2
 """Times the prompts' lengths: a small shift."""
 BURST_S = 60.0
 """All of a minute's requests come in its first half."""
-LONG_SHARE = 0.05
-_SKEWED = 4.0  # times the median length: only then is a queue of their own worth a thought
+FEW = 0.1
+_LONG = 4.0  # times the median prompt
 _WORTH = 1.05
 SMALL = ("longer prompts", "burstier arrivals")
 _NOTHING_LOST = 0.99
@@ -104,11 +104,11 @@ def separate_queue(ask: Predictor, winner: Finalist, traffic: Trace) -> Separate
     lengths = traffic.input_tokens
     if not len(lengths):
         return None
-    split = int(np.quantile(lengths, 1.0 - LONG_SHARE))
-    long = lengths >= split
+    long = lengths >= _LONG * float(np.median(lengths))
     share = float(long.mean())
-    if split < _SKEWED * float(np.median(lengths)) or not 0.0 < share <= 2.0 * LONG_SHARE:
+    if not 0.0 < share <= FEW:
         return None
+    split = int(lengths[long].min())
     parts = [traffic.take(np.flatnonzero(rows)) for rows in (~long, long)]
     if min(len(part) for part in parts) < 2 or min(part.duration_s for part in parts) <= 0.0:
         return None
