@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -51,19 +52,19 @@ def ray_pool(
 class RayHost:
     """What an actor holds: the engine is made with the first order, so that its errors come as answers."""
 
-    def __init__(self, path: Sequence[str], factory: Callable[[], Engine], gpu: Gpu | None) -> None:
+    def __init__(self, path: Sequence[str], factory: bytes, gpu: Gpu | None) -> None:
         sys.path.extend(entry for entry in path if entry not in sys.path)
         self._factory, self._gpu = factory, gpu
         self._host: Any = None
 
     def obey(self, *order: Any) -> tuple[Any, ...]:
         """Carry out one order."""
-        from tuner.slots.host import Host
+        from tuner.slots.host import Host, pickled
 
         if self._host is None:
             try:
                 self._check()
-                self._host = Host(self._factory, lambda *said: None)
+                self._host = Host(pickled(self._factory), lambda *said: None)
             except Exception as error:
                 return "error", wire.error_to_json(error)
         answer: tuple[Any, ...] = self._host.obey(*order)
@@ -97,7 +98,9 @@ class RayLink:
             "runtime_env": {"env_vars": {"KIMI_TUNE_PORTS": ports}},
         }
         self._ray = ray
-        self._actor = ray.remote(RayHost).options(**options).remote(list(sys.path), factory, gpu)
+        self._actor = (
+            ray.remote(RayHost).options(**options).remote(list(sys.path), pickle.dumps(factory), gpu)
+        )
         self._lost = self._busy = False
 
     @property
