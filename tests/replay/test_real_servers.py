@@ -27,7 +27,7 @@ from tuner.traces import write_trace
 
 ROOT = Path(__file__).parents[2]
 HELPERS = ROOT / "tests" / "helpers"
-READY_S = 240.0
+READY_S = 540.0
 N, TOKENS, PROMPT = 24, 12, 96
 
 
@@ -120,7 +120,7 @@ def wait_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
     pytest.fail(f"not ready within {READY_S:.0f} s: {log.read_text()[-2000:]}")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("server", KINDS, indirect=True, ids=["llama", "transformers", "vllm"])
 def test_a_real_server_is_replayed_without_special_cases(server: tuple[str, str], tmp_path: Path) -> None:
     url, model = server
