@@ -159,10 +159,13 @@ def named_vllm(python: str, folder: Path) -> Path:
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
     name, version, path = done.stdout.strip().splitlines()[-1].split("\t")
     if name != "vllm":
-        copy = folder / f"vllm-{version}.dist-info"
+        # vLLM takes its platform from the version's local part
+        local = version if "+" in version else f"{version}+{name.rpartition('-')[2]}"
+        copy = folder / f"vllm-{local}.dist-info"
         shutil.copytree(path, copy)
         text = (copy / "METADATA").read_text()
-        (copy / "METADATA").write_text(text.replace(f"Name: {name}", "Name: vllm", 1))
+        text = text.replace(f"Name: {name}", "Name: vllm", 1)
+        (copy / "METADATA").write_text(text.replace(f"Version: {version}", f"Version: {local}", 1))
     return folder
 
 
@@ -230,7 +233,9 @@ def measure(client: Client, load: Load) -> str:
         code = process.wait()
         used.stop()
         if code:
-            raise SystemExit(f"{client.name}: {(load.folder / 'client.log').read_text()[-1500:]}")
+            raise SystemExit(
+                f"{client.name} ended with {code}: {(load.folder / 'client.log').read_text()[-1500:]}"
+            )
         late = np.asarray(results.get(timeout=120))
         with urllib.request.urlopen(url + "/mock/log") as answer:
             log_lines = json.load(answer)[-load.requests :]
