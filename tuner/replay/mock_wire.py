@@ -208,7 +208,10 @@ class _Stream:
         self.step = 4 if fault is Fault.FOUR_A_CHUNK else 1
         self.total = served.max_tokens - (1 if fault is Fault.SHORT else 0)
         self.end = b"\r\n\r\n" if fault is Fault.CRLF else b"\n\n"
+        self.speaks_chat = chat or fault in (Fault.REASONING, Fault.ROLE_FIRST)
+        # most tokens are the same bytes on the wire
         self.chunk = self._event({"choices": [self._token("a" * self.step)], "usage": None})
+        self.wire = b"%x\r\n%b\r\n" % (len(self.chunk), self.chunk)
         refusals = {Fault.TOO_MANY_REQUESTS: 429, Fault.UNAVAILABLE: 503, Fault.BAD_REQUEST: 400}
         if fault in refusals:
             self.over = True
@@ -269,7 +272,7 @@ class _Stream:
             comment = b": ping\n\n"
             self._sent(b"%x\r\n%b%b\r\n" % (len(comment) + len(self.chunk), comment, self.chunk))
         else:
-            self._sent(b"%x\r\n%b\r\n" % (len(self.chunk), self.chunk))
+            self._sent(self.wire)
 
     def _sent(self, data: bytes) -> None:
         """The last bytes of a token: now it counts."""
@@ -323,12 +326,16 @@ class _Stream:
             self.server.release()
 
     def _token(self, text: str, finish: str | None = None) -> dict[str, Any]:
-        if self.chat or self.fault in (Fault.REASONING, Fault.ROLE_FIRST):
+        if self.speaks_chat:
             name = "reasoning_content" if self.fault is Fault.REASONING else "content"
             return {"index": 0, "delta": {name: text} if text else {}, "finish_reason": finish}
         return _choice(False, text, finish)
 
     def _event(self, value: Any) -> bytes:
+        if "choices" in value:
+            # clients that check what they read ask for the object's kind
+            kind = "chat.completion.chunk" if self.speaks_chat else "text_completion"
+            value = {"id": self.served.name, "object": kind, "model": self.server.model, **value}
         return b"data: " + orjson.dumps(value) + self.end
 
     def _write(self, data: bytes) -> None:
