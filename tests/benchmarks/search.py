@@ -19,9 +19,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from search_parts.developing import DEVELOPING
+from search_parts.keeper import Keeper
 from search_parts.methods import METHODS
 from search_parts.problem import Problem
-from search_parts.score import Score, run
+from search_parts.score import Score
 from search_parts.table import by_problem, summary
 
 
@@ -55,6 +56,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sealed", action="store_true", help="let the sealed problems run")
     parser.add_argument("--out", type=Path, help="write the table here, in Markdown")
     parser.add_argument("--json", action="store_true", help="print every study as a line of JSON")
+    parser.add_argument("--keep", type=Path, help="a file of studies: what it holds is not run again")
+    parser.add_argument("--again", default="", help="methods whose kept studies are run again")
     return parser.parse_args(arguments)
 
 
@@ -67,20 +70,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.exit(f"no method {unknown[0]} (there are {', '.join(METHODS)})")
     launches = [int(n) for n in options.launches.split(",")]
     seeds = range(options.first_seed, options.first_seed + options.seeds)
+    keeper = Keeper(options.keep, again=options.again.split(","))
     scores: list[Score] = []
     notes: list[str] = []
     begun = time.perf_counter()
     for name in names:
         method = METHODS[name]
-        if missing := method.missing():
+        wanted = [(p, method, count, seed) for count in launches for p in problems for seed in seeds]
+        if (missing := method.missing()) and not all(map(keeper.holds, wanted)):
             notes.append(f"{name} was left out: {missing} is not installed")
             continue
-        for count in launches:
-            for problem in problems:
-                for seed in seeds:
-                    score = run(problem, method, count, seed)
-                    scores.append(score)
-                    _tell(score, options.json)
+        for study in wanted:
+            score = keeper.score(study)
+            scores.append(score)
+            _tell(score, options.json)
     lines = [*summary(scores), "", *by_problem(problems, scores)]
     lines += ["", *(f"- {note}" for note in notes)] if notes else []
     lines += ["", f"Seeds {seeds.start} to {seeds.stop - 1}, {datetime.now(UTC):%Y-%m-%d}."]

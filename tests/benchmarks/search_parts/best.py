@@ -74,6 +74,10 @@ class Hunt:
     def config(self, point: Point) -> LaunchConfig:
         return self.space.config(point)
 
+    def levels(self, flag: str) -> list[Any]:
+        """The values of a flag that points are spread over."""
+        return self._levels[flag]
+
     def offer(self, point: Point) -> bool:
         """Try a point; whether it counted."""
         config = self.config(point)
@@ -185,18 +189,32 @@ def _crashed(problem: Problem, hunt: Hunt, draws: int = 300) -> float:
     return dead / max(allowed, 1)
 
 
+def plainly_bites(problem: Problem, hunt: Hunt, effect: Effect) -> Bite | None:
+    """The bite of an effect that can be seen at once: the best with the effect's flag at vLLM's default is as
+    good without the effect, and a tenth worse with it.
+    """
+    without = Scale(problem, problem.hidden.without(effect))
+    default = hunt.space.params_of(problem.rules().memory.resolve.defaults)
+    config = hunt.config({**hunt.best, effect.flag: default[effect.flag]})
+    if without.capacity(config) < _TIE * without.capacity(hunt.config(hunt.best)):
+        return None
+    loss = 1.0 - hunt.scale.capacity(config) / hunt.rps
+    return Bite(type(effect).__name__.lower(), dict(config), loss) if loss >= LEAST_LOSS else None
+
+
 def bite_of(problem: Problem, hunt: Hunt, effect: Effect, spread: int, around: int) -> Bite:
     """Who ignores the effect: the best without it, at vLLM's default where that is within noise."""
+    if (plain := plainly_bites(problem, hunt, effect)) is not None:
+        return plain
     without = Scale(problem, problem.hidden.without(effect))
     other = Hunt(problem, without, problem.number + 1)
     other.offer(hunt.best)
     other.spread(spread)
     other.around(around)
-    choice = other.best
     default = other.space.params_of(problem.rules().memory.resolve.defaults)
-    plain = {**choice, effect.flag: default[effect.flag]}
-    if without.capacity(other.config(plain)) >= _TIE * other.rps:
-        choice = plain
+    choice = {**other.best, effect.flag: default[effect.flag]}
+    if without.capacity(other.config(choice)) < _TIE * other.rps:
+        choice = other.best
     config = hunt.config(choice)
     return Bite(type(effect).__name__.lower(), dict(config), 1.0 - hunt.scale.capacity(config) / hunt.rps)
 

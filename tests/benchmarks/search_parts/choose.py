@@ -1,51 +1,138 @@
-"""Finds well-posed draws of the sealed problems: `python -m search_parts.choose [NUMBERS]` prints them.
+"""Draws the sealed problems: `python -m search_parts.choose [NUMBERS]` prints what stands in `sealed.py`.
 
-It looks at the truth only, never at what a search makes of it.
+Traffic, SLO, coefficients and effects come from a seed. The strength of an effect that depends on the load
+(a cliff in the number of sequences, a slow frontend) is set from what the place carries without any effect.
+A draw is kept when its best beats vLLM's defaults by 10% and each effect moves the best configuration by 10%.
+Only the truth is looked at, never what a search makes of it.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+
+import numpy as np
 
 from search_parts import best
+from search_parts.effects import (
+    Backend,
+    Bookkeeping,
+    Cliff,
+    Effect,
+    Fragments,
+    Overlap,
+    Streams,
+    Tables,
+)
+from search_parts.hide import hide
 from search_parts.problem import Problem
-from search_parts.sealed import COUNT, FIRST, draw
 from search_parts.truth import Scale
+from tuner.spec import Slo
 
-_QUICK = (60, 100)
-_QUICK_WITHOUT = (30, 70)
-_LOWEST_RPS = 0.15
-_SPARE = 0.02
+SEED = 20_261_130
+FIRST = 7
+PLACES = (
+    ("A100-80G", "kimi-k2.6-awq"),
+    ("A100-80G", "Qwen/Qwen3-14B"),
+    ("A100-80G", "Qwen/Qwen3-32B"),
+    ("H100-80G", "meta-llama/Llama-3.1-8B-Instruct"),
+    ("H100-80G", "Qwen/Qwen3-30B-A3B"),
+    ("H200-141G", "Qwen/Qwen3-32B"),
+    ("H200-141G", "moonshotai/Moonlight-16B-A3B-Instruct"),
+    ("L40S-48G", "Qwen/Qwen3-14B"),
+    ("A6000-48G", "Qwen/Qwen3-8B"),
+    ("RTX4090-24G", "Qwen/Qwen3-4B"),
+    ("2xH100-80G", "meta-llama/Llama-3.1-70B-Instruct"),
+    ("L4-24G", "Qwen/Qwen3-1.7B"),
+)
+TRACES = ("shipped", "conversation", "code", "reasoning", "documents", "short chat", "agents")
+_SHARED = ("shipped", "documents", "short chat", "agents")
+_BARE, _AROUND = 30, 45
+_LOWEST_RPS, _SPARE = 0.15, 0.02
+
+
+def draw(number: int, attempt: int) -> tuple[Problem, int]:
+    """A sealed problem, and the seed of what it hides."""
+    order = np.random.default_rng(SEED).permutation(len(PLACES))
+    gpu, model = PLACES[order[number - FIRST]]
+    rng = np.random.default_rng([SEED, number, attempt])
+    trace = TRACES[(number - FIRST) % len(TRACES)]
+    e2e = float(rng.choice((60.0, 90.0) if trace == "reasoning" else (15.0, 20.0, 30.0)))
+    ttft = float(rng.choice((3.0, 5.0))) if rng.random() < 0.4 else None
+    seed = int(rng.integers(1_000_000))
+    bare = Problem(number, gpu, model, trace, Slo(e2e_p99_s=e2e, ttft_p99_s=ttft), hide(seed))
+    hunt = best.Hunt(bare, Scale(bare), number)
+    hunt.around(_BARE)
+    if hunt.rps < _LOWEST_RPS:
+        return bare, seed
+    return replace(bare, hidden=hide(seed, *_effects(rng, bare, hunt))), seed
+
+
+def _effects(rng: np.random.Generator, bare: Problem, hunt: best.Hunt) -> list[Effect]:
+    """One or two effects of flags with ranges, the rest of flags that are chosen."""
+
+    def between(low: float, high: float) -> float:
+        return round(float(rng.uniform(low, high)), 3)
+
+    answer = float(bare.trace.output_tokens.mean())
+    stream_s = 1.0 / (between(0.65, 0.85) * hunt.rps * answer)
+    many = hunt.config({**hunt.best, "max-num-seqs": max(hunt.levels("max-num-seqs"))})
+    running = hunt.scale.running(many, hunt.rps)
+    ranged: list[Effect] = [
+        Cliff(max(round(between(0.4, 0.7) * running), 4), between(0.6, 1.2)),
+        Fragments(between(0.87, 0.89), between(0.15, 0.25)),
+        Streams(float(f"{stream_s:.3g}")),
+    ]
+    chosen: list[Effect] = [
+        Backend(int(rng.choice((32, 64))), between(0.15, 0.25)),
+        Overlap(between(0.15, 0.22)),
+        Tables(between(0.18, 0.3)),
+    ]
+    if bare.trace_name not in _SHARED:
+        chosen.append(Bookkeeping(between(0.15, 0.22)))
+    count = int(rng.integers(1, 3))
+    found: list[Effect] = []
+    for kinds, wanted in ((ranged, count), (chosen, 3 - count)):
+        found += [kinds[place] for place in rng.permutation(len(kinds))[:wanted]]
+    return found
 
 
 def well_posed(problem: Problem) -> tuple[bool, str]:
     """Whether the best beats the default and every effect bites; and what was seen."""
-    scale = Scale(problem)
-    hunt = best.Hunt(problem, scale, problem.number)
+    if not problem.hidden.effects:
+        return False, "carries next to nothing"
+    hunt = best.Hunt(problem, Scale(problem), problem.number)
     default = hunt.rps
-    hunt.spread(_QUICK[0])
-    if hunt.rps < _LOWEST_RPS:
-        return False, f"carries {hunt.rps:.3f}"
-    hunt.around(_QUICK[1])
-    said = f"{default:.3f} {hunt.rps:.3f}"
-    if hunt.rps < (1.0 + best.LEAST_LOSS) * default:
+    for _ in range(2):
+        for effect in problem.hidden.effects:
+            for level in hunt.levels(effect.flag):
+                hunt.offer({**hunt.best, effect.flag: level})
+    hunt.around(_AROUND)
+    said = f"default {default:.3f}, best {hunt.rps:.3f}"
+    if hunt.rps < max((1.0 + best.LEAST_LOSS) * default, _LOWEST_RPS):
         return False, said
     for effect in problem.hidden.effects:
-        bite = best.bite_of(problem, hunt, effect, *_QUICK_WITHOUT)
-        said += f" {bite.effect} {bite.loss:.3f}"
-        if bite.loss < best.LEAST_LOSS + _SPARE:
+        bite = best.plainly_bites(problem, hunt, effect)
+        said += f", {type(effect).__name__.lower()} {bite.loss if bite else 0.0:.3f}"
+        if bite is None or bite.loss < best.LEAST_LOSS + _SPARE:
             return False, said
     return True, said
 
 
 def main() -> None:
-    numbers = [int(n) for n in sys.argv[1:]] or list(range(FIRST, FIRST + COUNT))
+    numbers = [int(n) for n in sys.argv[1:]] or list(range(FIRST, FIRST + len(PLACES)))
     for number in numbers:
         for attempt in range(40):
-            problem = draw(number, attempt)
+            problem, seed = draw(number, attempt)
             good, said = well_posed(problem)
-            print(number, attempt, problem.title, said, "well-posed" if good else "", flush=True)
+            print(f"# {number} {attempt} {problem.title}: {said}", file=sys.stderr, flush=True)
             if good:
+                effects = ", ".join(repr(effect) for effect in problem.hidden.effects)
+                print(
+                    f'Problem({number}, "{problem.gpu_name}", "{problem.model}", "{problem.trace_name}", '
+                    f"{problem.slo!r}, hide({seed}, {effects})),",
+                    flush=True,
+                )
                 break
 
 

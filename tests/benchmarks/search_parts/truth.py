@@ -49,6 +49,12 @@ class Scale:
             return False
         return judgement.margin <= 0.0
 
+    def running(self, config: LaunchConfig, rps: float) -> float:
+        """Requests in the system at a load: Little's law."""
+        with self._engine.launch(config, Path()) as server:
+            replay = server.replay(Workload(self._test.loads.at(rps)))
+        return rps * float(replay.e2e_s()[replay.ok].mean())
+
     def capacity(self, config: LaunchConfig, beat: float = 0.0) -> float:
         """The highest load within the SLO, 0 where it keeps it nowhere, does not start, or dies.
 
