@@ -23,7 +23,9 @@ from search_parts.keeper import Keeper
 from search_parts.methods import METHODS
 from search_parts.problem import Problem
 from search_parts.score import Score
-from search_parts.table import by_problem, summary
+from search_parts.table import by_problem, heading, summary
+
+from tuner.study.sampler import available
 
 
 def _problems(text: str, sealed: bool) -> list[Problem]:
@@ -87,10 +89,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = [*summary(scores), "", *by_problem(problems, scores)]
     lines += ["", *(f"- {note}" for note in notes)] if notes else []
     lines += ["", f"Seeds {seeds.start} to {seeds.stop - 1}, {datetime.now(UTC):%Y-%m-%d}."]
+    lines += ["The search's sampler behind the guide was Optuna's " + available().upper() + "."]
     print("\n".join(lines), file=sys.stderr if options.json else sys.stdout)
     print(f"{time.perf_counter() - begun:.0f} s", file=sys.stderr)
     if options.out:
-        options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        options.out.write_text("\n".join([*heading(problems), *lines]) + "\n", encoding="utf-8")
     return 0
 
 

@@ -54,6 +54,7 @@ class Best:
     refused: float
     crashed: float
     bites: tuple[Bite, ...]
+    points: int = SPREAD + AROUND
 
 
 class Hunt:
@@ -168,6 +169,7 @@ def find_best(problem: Problem, *, spread: int = SPREAD, around: int = AROUND) -
         round(refused, 3),
         round(crashed, 3),
         bites,
+        spread + around,
     )
 
 
@@ -225,6 +227,7 @@ def to_json(best: Best) -> dict[str, Any]:
         "flags": best.flags,
         "rps": best.rps,
         "default_rps": best.default_rps,
+        "points": best.points,
         "refused": best.refused,
         "crashed": best.crashed,
         "effects": [{"effect": b.effect, "loss": round(b.loss, 4), "flags": b.flags} for b in best.bites],
@@ -234,7 +237,9 @@ def to_json(best: Best) -> dict[str, Any]:
 def from_json(kept: dict[str, Any]) -> Best:
     bites = tuple(Bite(b["effect"], b["flags"], b["loss"]) for b in kept["effects"])
     shares = (kept["refused"], kept["crashed"])
-    return Best(kept["digest"], kept["flags"], kept["rps"], kept["default_rps"], *shares, bites)
+    return Best(
+        kept["digest"], kept["flags"], kept["rps"], kept["default_rps"], *shares, bites, kept["points"]
+    )
 
 
 def kept(problem: Problem, file: Path = FILE) -> Best | None:
@@ -249,9 +254,40 @@ def best_of(problem: Problem, file: Path = FILE) -> Best:
     best = kept(problem, file)
     if best is not None and best.digest == problem.digest():
         return best
-    best = find_best(problem)
+    return _keep(problem, find_best(problem), file)
+
+
+def _keep(problem: Problem, best: Best, file: Path = FILE) -> Best:
     entries = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     entries[str(problem.number)] = to_json(best)
     ordered = dict(sorted(entries.items(), key=lambda item: int(item[0])))
     file.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
     return best
+
+
+def main() -> None:
+    """`python -m search_parts.best [NUMBERS] [--points N]`: find what is not kept, or with fewer points."""
+    import argparse
+
+    from search_parts.developing import DEVELOPING
+    from search_parts.sealed import SEALED
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("numbers", type=int, nargs="*")
+    parser.add_argument("--points", type=int, default=SPREAD + AROUND)
+    options = parser.parse_args()
+    for problem in (*DEVELOPING, *SEALED):
+        best = kept(problem)
+        known = best is not None and best.digest == problem.digest() and best.points >= options.points
+        if known or (options.numbers and problem.number not in options.numbers):
+            continue
+        around = options.points * AROUND // (SPREAD + AROUND)
+        best = _keep(problem, find_best(problem, spread=options.points - around, around=around))
+        bites = ", ".join(f"{b.effect} {b.loss:.0%}" for b in best.bites)
+        print(
+            f"{problem.number} {problem.title}: {best.default_rps:.3f} to {best.rps:.3f}, {bites}", flush=True
+        )
+
+
+if __name__ == "__main__":
+    main()

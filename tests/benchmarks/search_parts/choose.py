@@ -1,9 +1,10 @@
 """Draws the sealed problems: `python -m search_parts.choose [NUMBERS]` prints what stands in `sealed.py`.
 
-Traffic, SLO, coefficients and effects come from a seed. The strength of an effect that depends on the load
-(a cliff in the number of sequences, a slow frontend) is set from what the place carries without any effect.
-A draw is kept when its best beats vLLM's defaults by 10% and each effect moves the best configuration by 10%.
-Only the truth is looked at, never what a search makes of it.
+Traffic, coefficients and effects come from a seed; the SLO is two to four times what a request takes alone.
+The strength of an effect that depends on the load (a cliff in the number of sequences, a slow frontend) is
+set from what the place carries without any effect. A draw is kept when its best beats vLLM's defaults by 10%
+and each effect moves the best configuration by 10%. Only the truth is looked at, never what a search makes
+of it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from search_parts.effects import (
 from search_parts.hide import hide
 from search_parts.problem import Problem
 from search_parts.truth import Scale
+from tuner.engines.base import LaunchFailure
+from tuner.space import LaunchConfig
 from tuner.spec import Slo
 
 SEED = 20_261_130
@@ -34,7 +37,7 @@ FIRST = 7
 PLACES = (
     ("A100-80G", "kimi-k2.6-awq"),
     ("A100-80G", "Qwen/Qwen3-14B"),
-    ("A100-80G", "Qwen/Qwen3-32B"),
+    ("H20-96G", "Qwen/Qwen3-32B"),
     ("H100-80G", "meta-llama/Llama-3.1-8B-Instruct"),
     ("H100-80G", "Qwen/Qwen3-30B-A3B"),
     ("H200-141G", "Qwen/Qwen3-32B"),
@@ -57,15 +60,35 @@ def draw(number: int, attempt: int) -> tuple[Problem, int]:
     gpu, model = PLACES[order[number - FIRST]]
     rng = np.random.default_rng([SEED, number, attempt])
     trace = TRACES[(number - FIRST) % len(TRACES)]
-    e2e = float(rng.choice((60.0, 90.0) if trace == "reasoning" else (15.0, 20.0, 30.0)))
-    ttft = float(rng.choice((3.0, 5.0))) if rng.random() < 0.4 else None
     seed = int(rng.integers(1_000_000))
-    bare = Problem(number, gpu, model, trace, Slo(e2e_p99_s=e2e, ttft_p99_s=ttft), hide(seed))
+    loose = Problem(number, gpu, model, trace, Slo(e2e_p99_s=600.0), hide(seed))
+    e2e = _nice(float(rng.uniform(2.0, 4.0)) * _alone_s(loose))
+    ttft = float(rng.choice((3.0, 5.0))) if rng.random() < 0.4 else None
+    bare = replace(loose, slo=Slo(e2e_p99_s=e2e, ttft_p99_s=ttft))
     hunt = best.Hunt(bare, Scale(bare), number)
     hunt.around(_BARE)
     if hunt.rps < _LOWEST_RPS:
         return bare, seed
     return replace(bare, hidden=hide(seed, *_effects(rng, bare, hunt))), seed
+
+
+def _alone_s(problem: Problem) -> float:
+    """P99 of requests that have the server to themselves, nearly."""
+    lengths = next(p for p in problem.space.parameters if p.name == "max-model-len").choices
+    shortest = min(n for n in lengths if isinstance(n, int))
+    scale = Scale(problem)
+    for share in (0.9, 0.94, 0.96):
+        flags = {**problem.space.config({"max-model-len": shortest}), "gpu-memory-utilization": share}
+        try:
+            return scale.alone_s(LaunchConfig.of(flags))
+        except LaunchFailure:
+            continue
+    return 30.0
+
+
+def _nice(seconds: float) -> float:
+    """Rounded as people write an SLO."""
+    return next((float(n) for n in (10, 15, 20, 30, 45, 60, 90, 120) if n >= seconds), 180.0)
 
 
 def _effects(rng: np.random.Generator, bare: Problem, hunt: best.Hunt) -> list[Effect]:

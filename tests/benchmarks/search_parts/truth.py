@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
+
 from search_parts.engine import Hidden, TrueEngine, Truth
 from search_parts.problem import Problem
 from tuner.engines.base import LaunchFailure
@@ -48,6 +50,12 @@ class Scale:
         except LaunchFailure:
             return False
         return judgement.margin <= 0.0
+
+    def alone_s(self, config: LaunchConfig) -> float:
+        """P99 in seconds at a load where nothing waits."""
+        with self._engine.launch(config, Path()) as server:
+            replay = server.replay(Workload(self._test.loads.at(self._test.loads.natural_rps / 20.0)))
+        return float(np.quantile(replay.e2e_s(), 0.99))
 
     def running(self, config: LaunchConfig, rps: float) -> float:
         """Requests in the system at a load: Little's law."""
