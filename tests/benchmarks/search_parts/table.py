@@ -16,12 +16,12 @@ def heading(problems: Sequence[Problem]) -> list[str]:
     return [
         "# How good is the search?",
         "",
-        f"`python tests/benchmarks/search.py`, problems {first} to {last}. The truth of a problem is a scheduler",
-        "with a step time that the guide does not know, coefficients off by up to 40%, three hidden effects each",
-        "of which costs 10% or more when it is ignored, launches that crash, 3% noise on throughput and 5% on",
-        "P99. Regret is 1 - true capacity of the exported configuration / best of 2,000 points; an export that",
-        "breaks the SLO counts 100%. Every method has the same rules, baseline, guard and finals; `launches` are",
-        "those of the search, the baseline's included.",
+        f"`python tests/benchmarks/search.py`, problems {first} to {last}. The truth of a problem is a",
+        "scheduler with a step time that the guide does not know, coefficients off by up to 40%, three",
+        "hidden effects each of which costs 10% or more when it is ignored, launches that crash, 3% noise",
+        "on throughput and 5% on P99. Regret is 1 - true capacity of the exported configuration / best of",
+        "2,000 points; an export that breaks the SLO counts 100%. Every method has the same rules,",
+        "baseline, guard and finals; `launches` are those of the search, the baseline's included.",
         "",
     ]
 
