@@ -99,8 +99,7 @@ def _effects(rng: np.random.Generator, bare: Problem, hunt: best.Hunt) -> list[E
 
     answer = float(bare.trace.output_tokens.mean())
     stream_s = 1.0 / (between(0.65, 0.85) * hunt.rps * answer)
-    many = hunt.config({**hunt.best, "max-num-seqs": max(hunt.levels("max-num-seqs"))})
-    running = hunt.scale.running(many, hunt.rps)
+    running = hunt.scale.running(hunt.config(hunt.best), hunt.rps)
     ranged: list[Effect] = [
         Cliff(max(round(between(0.4, 0.7) * running), 4), between(0.6, 1.2)),
         Fragments(between(0.87, 0.89), between(0.15, 0.25)),
