@@ -18,6 +18,7 @@ _MAX_REPLAYS = 24
 _REACH = 200  # grid steps from the anchor: a factor of 17,000 either way
 _GUESSES = 3
 _HALVE_WITHIN = 6  # replays
+_REFUTED = 3  # steps: where so much more has passed, what was carried says nothing
 _SHY = 0.3  # of a grid step: what a server carried is a little more than its capacity
 
 Measure = Callable[[float], Judgement]
@@ -156,7 +157,7 @@ class _Search:
     def _between(self, low: float, high: float) -> float:
         middle = (low + high) // 2
         guess = self._carried(high) if self._guesses < _GUESSES else None
-        if guess is None:
+        if guess is None or guess < low - _REFUTED:
             return middle
         self._guesses += 1
         # what was carried is all that can be: the step above it tells whether the search is over
