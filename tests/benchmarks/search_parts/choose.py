@@ -45,7 +45,7 @@ PLACES = (
     ("L40S-48G", "Qwen/Qwen3-14B"),
     ("A6000-48G", "Qwen/Qwen3-8B"),
     ("RTX4090-24G", "Qwen/Qwen3-4B"),
-    ("2xH100-80G", "meta-llama/Llama-3.1-70B-Instruct"),
+    ("2xH200-141G", "meta-llama/Llama-3.1-70B-Instruct"),
     ("L4-24G", "Qwen/Qwen3-1.7B"),
 )
 TRACES = ("shipped", "conversation", "code", "reasoning", "documents", "short chat", "agents")
