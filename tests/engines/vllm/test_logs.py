@@ -35,7 +35,8 @@ def test_every_kind_has_a_text() -> None:
     kinds = {text.kind for text in TEXTS}
     from tuner.engines.base import FailureKind
 
-    assert kinds == {None, *(kind.value for kind in FailureKind)}
+    # a slot is a process of ours: no log of vLLM tells of its loss
+    assert kinds == {None, *(kind.value for kind in FailureKind if kind is not FailureKind.SLOT_LOST)}
 
 
 def _real(name: str) -> LogReport:
