@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent / "tuner"
-COMMON = {"errors", "masking", "spec", "hardware", "models", "traces"}
+COMMON = {"errors", "loops", "masking", "spec", "hardware", "models", "traces"}
 ALLOWED = {
     "errors": set(),
+    "loops": set(),
     "masking": set(),
     "spec": {"errors"},
     "hardware": {"errors", "spec"},
     "models": {"errors", "spec", "hardware"},
-    "traces": {"errors", "spec"},
+    "traces": {"errors", "loops", "spec"},
     "space": COMMON,
     "replay": COMMON,
     "measure": COMMON | {"replay"},

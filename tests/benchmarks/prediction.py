@@ -22,6 +22,8 @@ import numpy as np
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from launches import dense  # noqa: E402
+
 from tuner.engines.base import LaunchFailure, ServerFacts  # noqa: E402
 from tuner.engines.simulated import SimulatedEngine, SimulatedPredictor  # noqa: E402
 from tuner.engines.vllm import LauncherKind, VllmEngine  # noqa: E402
@@ -35,11 +37,6 @@ from tuner.traces import NestedLoads, Trace, load_trace  # noqa: E402
 COLUMNS = ("scheduled_s", "sent_s", "first_s", "last_s", "input_tokens", "output_tokens", "tokens")
 MORE_COLUMNS = ("first_tokens", "status")
 BASE: dict[str, FlagValue] = {"max-model-len": 8192, "gpu-memory-utilization": 0.9}
-
-
-def dense(largest: int) -> list[int]:
-    """vLLM's own grid of graph sizes up to `largest`, so that one compilation serves every max-num-seqs."""
-    return [1, 2, 4, *range(8, min(largest, 256), 8), *range(256, largest + 1, 16)]
 
 
 SIZES = dense(512)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from toy import DEFAULTS
+from toy import DEFAULTS, made_replay
 
 from tuner.engines.base import ServerFacts
 from tuner.measure import nearest_rank
@@ -110,23 +110,8 @@ class QueueServer:
         if stop is not None and stopped:
             end = float(np.sort(scheduled[over] + stop.e2e_s)[stop.max_over])
             status[last > end] = Status.UNFINISHED
-        gone = status != Status.OK
-        return Replay(
-            scheduled_s=scheduled,
-            sent_s=scheduled,
-            first_s=np.where(gone, np.nan, last - trace.output_tokens * TOKEN_S),
-            last_s=np.where(gone, np.nan, last),
-            input_tokens=trace.input_tokens,
-            output_tokens=trace.output_tokens,
-            tokens=np.where(gone, 0, trace.output_tokens).astype(np.int32),
-            first_tokens=np.ones(n, dtype=np.int32),
-            status=status,
-            offered_rps=workload.offered_rps,
-            engine_s=end,
-            users=workload.users,
-            stopped=stopped,
-            simulated=True,
-        )
+        first = last - trace.output_tokens * TOKEN_S
+        return made_replay(workload, scheduled, first, last, status=status, engine_s=end, stopped=stopped)
 
     def stop(self) -> None:
         pass

@@ -46,6 +46,36 @@ def truth_rps(flags: Mapping[str, Any]) -> float:
     )
 
 
+def made_replay(
+    workload: Workload,
+    scheduled: np.ndarray,
+    first: np.ndarray,
+    last: np.ndarray,
+    *,
+    status: np.ndarray,
+    engine_s: float,
+    stopped: bool,
+) -> Replay:
+    """The records of a replay by when its requests were due, and when their first and last tokens came."""
+    trace, gone = workload.trace, status != Status.OK
+    return Replay(
+        scheduled_s=scheduled,
+        sent_s=scheduled,
+        first_s=np.where(gone, np.nan, first),
+        last_s=np.where(gone, np.nan, last),
+        input_tokens=trace.input_tokens,
+        output_tokens=trace.output_tokens,
+        tokens=np.where(gone, 0, trace.output_tokens).astype(np.int32),
+        first_tokens=np.ones(len(trace), dtype=np.int32),
+        status=status,
+        offered_rps=workload.offered_rps,
+        engine_s=engine_s,
+        users=workload.users,
+        stopped=stopped,
+        simulated=True,
+    )
+
+
 @dataclass
 class ToyServer:
     """Serves one request after the other, each in 1 / truth seconds, plus a time that all take."""
@@ -90,22 +120,8 @@ class ToyServer:
             status[(last > end) & (status == Status.OK)] = Status.UNFINISHED
         if progress:
             progress(n, n)
-        gone = status != Status.OK
-        return Replay(
-            scheduled_s=scheduled,
-            sent_s=scheduled,
-            first_s=np.where(gone, np.nan, last - 0.5),
-            last_s=np.where(gone, np.nan, last),
-            input_tokens=trace.input_tokens,
-            output_tokens=trace.output_tokens,
-            tokens=np.where(gone, 0, trace.output_tokens).astype(np.int32),
-            first_tokens=np.ones(n, dtype=np.int32),
-            status=status,
-            offered_rps=workload.offered_rps,
-            engine_s=end,
-            users=workload.users,
-            stopped=stopped,
-            simulated=True,
+        return made_replay(
+            workload, scheduled, last - 0.5, last, status=status, engine_s=end, stopped=stopped
         )
 
     def stop(self) -> None:

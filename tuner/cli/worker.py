@@ -13,10 +13,10 @@ from tuner.cli.setup import AUTO
 from tuner.cli.slots import Where, parse_parallel
 from tuner.cli.tune import make_job
 from tuner.errors import BadRequest, Exit
-from tuner.hardware import detect
+from tuner.hardware import card_of, detect
 from tuner.report.console import watching
 from tuner.spec import EngineChoice, LoadMode, Slo, TuneSpec, parse_duration_s
-from tuner.study import StudyPlace, card_of, join_study, work
+from tuner.study import StudyPlace, join_study, work
 
 
 def worker(

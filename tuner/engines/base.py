@@ -101,6 +101,29 @@ class LaunchFailure(Exception):
         self.seconds = seconds
         """Engine time that the attempt cost."""
 
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "kind": self.kind.value,
+            "cause": self.cause,
+            "mend": self.mend,
+            "bounds": [[bound.flag, bound.min, bound.max] for bound in self.bounds],
+            "log": str(self.log) if self.log else None,
+            "seconds": self.seconds,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> LaunchFailure:
+        """The failure that `to_json` wrote."""
+        return cls(
+            FailureKind(values["kind"]),
+            values["cause"],
+            mend=values["mend"],
+            bounds=tuple(Bound(*bound) for bound in values["bounds"]),
+            log=Path(values["log"]) if values["log"] else None,
+            seconds=values["seconds"],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
@@ -113,6 +136,29 @@ class ServerFacts:
     effective: Mapping[str, FlagValue] = field(default_factory=dict)
     log: Path | None = None
     notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values, without the log: a path of the machine that it lies on."""
+        return {
+            "startup_s": self.startup_s,
+            "kv_tokens": self.kv_tokens,
+            "command": list(self.command),
+            "weights_gib": self.weights_gib,
+            "effective": dict(self.effective),
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> ServerFacts:
+        """The facts that `to_json` wrote."""
+        return cls(
+            startup_s=values["startup_s"],
+            kv_tokens=values["kv_tokens"],
+            command=tuple(values["command"]),
+            weights_gib=values["weights_gib"],
+            effective=dict(LaunchConfig.of(values["effective"])),
+            notes=tuple(values["notes"]),
+        )
 
 
 class Server(Protocol):

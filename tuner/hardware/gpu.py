@@ -37,3 +37,9 @@ class Gpu:
     def label(self) -> str:
         """The name as users write it: "A100-80G" or "2xA100-80G"."""
         return self.name if self.count == 1 else f"{self.count}x{self.name}"
+
+
+def card_of(label: str) -> str:
+    """The kind of card in "2xH200-141G"."""
+    count, times, name = label.partition("x")
+    return name if times and count.isdigit() else label

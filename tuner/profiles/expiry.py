@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.errors import BadRequest
+from tuner.hardware import card_of
 from tuner.profiles.profile import Profile
 from tuner.profiles.traffic import max_model_len, traffic_of
 from tuner.space.flags import parse_version
@@ -104,14 +105,9 @@ def _machine(profile: Profile, here: Here) -> Iterator[Finding]:
         said = f"driver {here.driver}, {'as tuned' if same else f'tuned with {profile.driver}'}"
         yield Finding("driver", profile.driver, here.driver, moved, said)
     if here.gpu is not None and profile.gpu != "cpu":
-        moved = _card(here.gpu) != _card(profile.gpu)
+        moved = card_of(here.gpu) != card_of(profile.gpu)
         said = f"the GPU here is {here.gpu}" + (f", {profile.gpu} was tuned" if moved else "")
         yield Finding("gpu", profile.gpu, here.gpu, moved, said)
-
-
-def _card(label: str) -> str:
-    count, times, name = label.partition("x")
-    return name if times and count.isdigit() else label
 
 
 def _traffic(profile: Profile, trace: Trace) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ import gc
 from collections.abc import Awaitable, Callable
 
 from tuner.errors import EngineUnavailable
+from tuner.loops import loop_factory
 from tuner.replay.pool import NoConnection, Pool
 from tuner.replay.prompts import Bodies
 from tuner.replay.run import Run
@@ -27,19 +28,10 @@ def send_all(
     gc.collect()
     gc.disable()  # a full collection beside a large study takes longer than the lag that is allowed
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(run.main(pool, url, bodies, begin))
     except NoConnection as error:
         raise EngineUnavailable(f"no connection to {url.shown} ({error})", "is the server up?") from error
     finally:
         if collected:
             gc.enable()
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory

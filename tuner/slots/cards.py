@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tuner.hardware import Gpu, Platform
 from tuner.hardware.detect import describe
+from tuner.hardware.nvml import nvml, text_of, visible
 
 _MASK_BITS = 64
 _MOST_LINKS = 18
@@ -30,14 +30,14 @@ def cards_here(gpu: Gpu, count: int) -> list[Card]:
     """
     if gpu.platform is Platform.CPU:
         return [Card("") for _ in range(count)]
-    with _nvml() as nvml:
-        if nvml is None:
+    with nvml() as library:
+        if library is None:
             return [Card(word) for word in _words(count)[:count]]
-        cards = [(word, handle) for word, handle in _visible(nvml) if _kind(nvml, handle) == gpu.name]
+        cards = [(word, handle) for word, handle in visible(library) if _kind(library, handle) == gpu.name]
         cards = cards[:count]
         handles = [handle for _, handle in cards]
-        order = neighbours_first(len(cards), lambda a, b: _closeness(nvml, handles[a], handles[b]))
-        return [Card(cards[i][0], _cores(nvml, handles[i])) for i in order]
+        order = neighbours_first(len(cards), lambda a, b: _closeness(library, handles[a], handles[b]))
+        return [Card(cards[i][0], _cores(library, handles[i])) for i in order]
 
 
 def neighbours_first(count: int, closeness: Callable[[int, int], int]) -> list[int]:
@@ -74,74 +74,48 @@ def _words(count: int) -> list[str]:
     return [word for part in named.split(",") if (word := part.strip()) not in ("", "-1")]
 
 
-@contextmanager
-def _nvml() -> Iterator[Any]:
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-    except Exception:  # no package, no library, no driver, no device
-        yield None
-        return
-    try:
-        yield pynvml
-    finally:
-        pynvml.nvmlShutdown()
+def _kind(library: Any, handle: Any) -> str:
+    name = library.nvmlDeviceGetName(handle)
+    major, minor = library.nvmlDeviceGetCudaComputeCapability(handle)
+    total = int(library.nvmlDeviceGetMemoryInfo(handle).total)
+    return describe(text_of(name), total, (major, minor)).name
 
 
-def _visible(nvml: Any) -> list[tuple[str, Any]]:
-    found = []
-    for word in _words(nvml.nvmlDeviceGetCount()):
-        try:
-            by = nvml.nvmlDeviceGetHandleByIndex if word.isdigit() else nvml.nvmlDeviceGetHandleByUUID
-            found.append((word, by(int(word) if word.isdigit() else word)))
-        except nvml.NVMLError:
-            break
-    return found
-
-
-def _kind(nvml: Any, handle: Any) -> str:
-    name = nvml.nvmlDeviceGetName(handle)
-    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-    total = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
-    return describe(name.decode() if isinstance(name, bytes) else str(name), total, (major, minor)).name
-
-
-def _closeness(nvml: Any, one: Any, other: Any) -> int:
+def _closeness(library: Any, one: Any, other: Any) -> int:
     """Large where NVLink joins two cards, else by how far up the PCI tree they meet."""
     try:
-        status = nvml.nvmlDeviceGetP2PStatus(one, other, nvml.NVML_P2P_CAPS_INDEX_NVLINK)
-        joined = status == nvml.NVML_P2P_STATUS_OK
+        status = library.nvmlDeviceGetP2PStatus(one, other, library.NVML_P2P_CAPS_INDEX_NVLINK)
+        joined = status == library.NVML_P2P_STATUS_OK
     except Exception:  # an old driver, or cards that know no NVLink: the PCI tree decides
         joined = False
     if joined:
-        return 1000 + _direct_links(nvml, one, other)
+        return 1000 + _direct_links(library, one, other)
     try:
-        return -int(nvml.nvmlDeviceGetTopologyCommonAncestor(one, other))
+        return -int(library.nvmlDeviceGetTopologyCommonAncestor(one, other))
     except Exception:
         return 0
 
 
-def _direct_links(nvml: Any, one: Any, other: Any) -> int:
+def _direct_links(library: Any, one: Any, other: Any) -> int:
     """NVLink lanes that end at the other card; 0 through a switch, where all are equally close."""
     try:
-        wanted = nvml.nvmlDeviceGetPciInfo(other).busId
+        wanted = library.nvmlDeviceGetPciInfo(other).busId
     except Exception:
         return 0
     found = 0
     for link in range(_MOST_LINKS):
         try:
-            found += nvml.nvmlDeviceGetNvLinkRemotePciInfo(one, link).busId == wanted
+            found += library.nvmlDeviceGetNvLinkRemotePciInfo(one, link).busId == wanted
         except Exception:
             break
     return found
 
 
-def _cores(nvml: Any, handle: Any) -> tuple[int, ...]:
+def _cores(library: Any, handle: Any) -> tuple[int, ...]:
     here = usable_cores()
     words = (max(here, default=0) // _MASK_BITS) + 1
     try:
-        masks: Sequence[int] = nvml.nvmlDeviceGetCpuAffinity(handle, words)
+        masks: Sequence[int] = library.nvmlDeviceGetCpuAffinity(handle, words)
     except Exception:
         return ()
     near = {64 * i + bit for i, mask in enumerate(masks) for bit in range(64) if int(mask) >> bit & 1}

@@ -52,7 +52,7 @@ class Host:
                 case _:
                     raise ValueError(order)
         except LaunchFailure as failure:
-            return "failure", wire.failure_to_json(failure)
+            return "failure", failure.to_json()
         except Exception as error:
             return "error", wire.error_to_json(error)
 

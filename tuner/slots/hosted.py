@@ -193,7 +193,7 @@ class HostedServer:
 
 def _answer(answer: tuple[Any, ...]) -> tuple[Any, ...]:
     if answer[0] == "failure":
-        raise wire.failure_from_json(answer[1])
+        raise LaunchFailure.from_json(answer[1])
     if answer[0] == "error":
         raise wire.error_from_json(answer[1])
     return answer

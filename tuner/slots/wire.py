@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copyreg
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tuner.engines.base import Bound, FailureKind, LaunchFailure
 from tuner.errors import BadRequest, EngineUnavailable, Infeasible, TuneError
 
 _ERRORS: dict[str, type[TuneError]] = {
@@ -21,30 +19,6 @@ def proxied(mapping: dict[Any, Any]) -> MappingProxyType[Any, Any]:
 
 
 copyreg.pickle(MappingProxyType, lambda proxy: (proxied, (dict(proxy),)))  # a GPU's figures are in one
-
-
-def failure_to_json(failure: LaunchFailure) -> dict[str, Any]:
-    """A failure as plain values."""
-    return {
-        "kind": failure.kind.value,
-        "cause": failure.cause,
-        "mend": failure.mend,
-        "bounds": [[bound.flag, bound.min, bound.max] for bound in failure.bounds],
-        "log": str(failure.log) if failure.log else None,
-        "seconds": failure.seconds,
-    }
-
-
-def failure_from_json(values: dict[str, Any]) -> LaunchFailure:
-    """The failure that `failure_to_json` wrote."""
-    return LaunchFailure(
-        FailureKind(values["kind"]),
-        values["cause"],
-        mend=values["mend"],
-        bounds=tuple(Bound(*bound) for bound in values["bounds"]),
-        log=Path(values["log"]) if values["log"] else None,
-        seconds=values["seconds"],
-    )
 
 
 def error_to_json(error: BaseException) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from tuner.study.plan import make_plan
 from tuner.study.records import Observer, Plan, TrialRecord, TuneResult
 from tuner.study.storage import StudyPlace, exists, join_study
 from tuner.study.windows import FINALS_WINDOW, SEARCH_WINDOW, split
-from tuner.study.worker import card_of, work
+from tuner.study.worker import work
 
 __all__ = [
     "FINALS_WINDOW",
@@ -30,7 +30,6 @@ __all__ = [
     "TrialRecord",
     "TuneResult",
     "cards_of",
-    "card_of",
     "delete_study",
     "exists",
     "find_study",

@@ -20,7 +20,7 @@ from tuner.study.finals import Finals
 from tuner.study.history import History
 from tuner.study.job import Job
 from tuner.study.predictions import prediction_rows
-from tuner.study.records import TrialRecord, TuneResult
+from tuner.study.records import TuneResult
 from tuner.study.sensitivity import flag_gains, sensitivity
 from tuner.study.storage import StudyPlace
 from tuner.study.users import joined
@@ -171,8 +171,3 @@ def _closest(job: Job, history: History) -> str:
 
 def _said(config: LaunchConfig) -> str:
     return ", ".join(f"{flag} {value}" for flag, value in config.items()) or "vLLM's defaults"
-
-
-def trials_of(study: Study) -> list[TrialRecord]:
-    """The study's trials, without repeats."""
-    return History(study).records

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tuner.engines.base import FailureKind, LaunchFailure, ServerFacts
+from tuner.engines.base import LaunchFailure, ServerFacts
 from tuner.measure import Judgement, Verdict, judge
 from tuner.replay.records import Replay
-from tuner.space.config import LaunchConfig
 from tuner.spec import Slo
 from tuner.study.storage import plain
 from tuner.study.users import Row, UserFigures
@@ -78,9 +77,10 @@ class Keeper:
                 raise ValueError("of another launch")
             for index, load in enumerate(values["loads"]):
                 launched.add(load, judge(_read_replay(self._replay(index)), slo))
-            launched.facts = _facts_of(values["facts"])
+            launched.facts = ServerFacts.from_json(values["facts"]) if values["facts"] else None
             launched.users = _users_of(values["users"])
-            launched.failure = _failure_of(values["failure"])
+            failure = values["failure"]
+            launched.failure = LaunchFailure.from_json(failure) if failure else None
             launched.done = bool(values["done"])
             self._loads = list(values["loads"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -107,9 +107,9 @@ class Keeper:
             "key": self._key,
             "done": launched.done,
             "loads": self._loads,
-            "facts": _facts_values(launched.facts),
+            "facts": plain(launched.facts.to_json()) if launched.facts else None,
             "users": _users_values(launched.users),
-            "failure": _failure_values(launched.failure),
+            "failure": launched.failure.to_json() if launched.failure else None,
         }
         unfinished = self._file.with_suffix(".part")
         unfinished.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
@@ -131,45 +131,6 @@ def _read_replay(path: Path) -> Replay:
 
 def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
-
-
-def _facts_values(facts: ServerFacts | None) -> dict[str, Any] | None:
-    if facts is None:
-        return None
-    return {
-        "startup_s": facts.startup_s,
-        "kv_tokens": facts.kv_tokens,
-        "command": list(facts.command),
-        "weights_gib": facts.weights_gib,
-        "effective": plain(dict(facts.effective)),
-        "notes": list(facts.notes),
-    }
-
-
-def _facts_of(values: dict[str, Any] | None) -> ServerFacts | None:
-    if values is None:
-        return None
-    effective = {name: LaunchConfig.of({name: value})[name] for name, value in values["effective"].items()}
-    return ServerFacts(
-        **{
-            **values,
-            "command": tuple(values["command"]),
-            "notes": tuple(values["notes"]),
-            "effective": effective,
-        }
-    )
-
-
-def _failure_values(failure: LaunchFailure | None) -> dict[str, str] | None:
-    if failure is None:
-        return None
-    return {"kind": failure.kind.value, "cause": failure.cause, "mend": failure.mend}
-
-
-def _failure_of(values: dict[str, str] | None) -> LaunchFailure | None:
-    if values is None:
-        return None
-    return LaunchFailure(FailureKind(values["kind"]), values["cause"], mend=values["mend"])
 
 
 def _users_values(users: UserFigures | None) -> dict[str, Any] | None:

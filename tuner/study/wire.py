@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tuner.engines.base import Bound, FailureKind, LaunchFailure, Outcome, ServerFacts
+from tuner.engines.base import LaunchFailure, Outcome, ServerFacts
 from tuner.space.config import LaunchConfig
 from tuner.spec import Slo
 from tuner.study.history import History
@@ -28,8 +28,9 @@ def finding_to_json(
         told = {"outcome": made.outcome.value, "value": made.value, "p99": made.p99, "attrs": plain(attrs)}
     return {
         "told": told,
-        "failure": _failure_to_json(run.failure) if run.failure else None,
-        "facts": _facts_to_json(run.facts) if run.facts else None,
+        # a log lies on the worker's host
+        "failure": {**run.failure.to_json(), "log": None} if run.failure else None,
+        "facts": plain(run.facts.to_json()) if run.facts else None,
         "engine_s": run.engine_s,
         "spent": [spent.launches, spent.engine_s],
         "untrue": untrue,
@@ -38,55 +39,13 @@ def finding_to_json(
 
 def finding_from_json(config: LaunchConfig, values: Mapping[str, Any]) -> tuple[Run, Told | None, Spending]:
     """The run, what it is told as where it did not fail, and what it cost."""
-    failure = _failure_from_json(values["failure"]) if values["failure"] else None
-    facts = _facts_from_json(values["facts"]) if values["facts"] else None
+    failure = LaunchFailure.from_json(values["failure"]) if values["failure"] else None
+    facts = ServerFacts.from_json(values["facts"]) if values["facts"] else None
     told = None
     if (said := values["told"]) is not None:
         told = Told(Outcome(said["outcome"]), float(said["value"]), -1.0, float(said["p99"]), said["attrs"])
     run = Run(config, facts, None, failure, float(values["engine_s"]))
     return run, told, Spending(int(values["spent"][0]), float(values["spent"][1]))
-
-
-def _failure_to_json(failure: LaunchFailure) -> dict[str, Any]:
-    return {
-        "kind": failure.kind.value,
-        "cause": failure.cause,
-        "mend": failure.mend,
-        "bounds": [[bound.flag, bound.min, bound.max] for bound in failure.bounds],
-        "seconds": failure.seconds,
-    }
-
-
-def _failure_from_json(values: Mapping[str, Any]) -> LaunchFailure:
-    return LaunchFailure(
-        FailureKind(values["kind"]),
-        values["cause"],
-        mend=values["mend"],
-        bounds=tuple(Bound(*bound) for bound in values["bounds"]),
-        seconds=values["seconds"],
-    )
-
-
-def _facts_to_json(facts: ServerFacts) -> dict[str, Any]:
-    return {
-        "startup_s": facts.startup_s,
-        "kv_tokens": facts.kv_tokens,
-        "command": list(facts.command),
-        "weights_gib": facts.weights_gib,
-        "effective": plain(dict(facts.effective)),
-        "notes": list(facts.notes),
-    }
-
-
-def _facts_from_json(values: Mapping[str, Any]) -> ServerFacts:
-    return ServerFacts(
-        startup_s=values["startup_s"],
-        kv_tokens=values["kv_tokens"],
-        command=tuple(values["command"]),
-        weights_gib=values["weights_gib"],
-        effective=values["effective"],
-        notes=tuple(values["notes"]),
-    )
 
 
 class _Nothing(History):

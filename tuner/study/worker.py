@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuner.engines.base import Engine
 from tuner.errors import BadRequest
+from tuner.hardware import card_of
 from tuner.space.config import LaunchConfig
 from tuner.study.aside import aside
 from tuner.study.crew import Task, measure
@@ -74,12 +75,6 @@ def check_same(job: Job, study: Study) -> None:
             f" ({'; '.join(f'{key} {mine.get(key)}, study {theirs.get(key)}' for key in differs[:3])})",
             "a worker needs the study's kind of GPU, and its model and trace files (--model, --trace)",
         )
-
-
-def card_of(label: str) -> str:
-    """The kind of card in "2xH200-141G"."""
-    count, times, name = label.partition("x")
-    return name if times and count.isdigit() else label
 
 
 def work(

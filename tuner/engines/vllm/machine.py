@@ -17,6 +17,7 @@ from typing import Any
 
 from tuner.engines.vllm import owner, sessions
 from tuner.errors import BadRequest
+from tuner.hardware.nvml import text_of
 from tuner.models import find_model, has_weights
 from tuner.space.installed import Installed, find_vllm
 
@@ -158,7 +159,7 @@ def _gpus() -> tuple[tuple[Card, ...], str | None, tuple[int, int] | None]:
         nvml: Any = pynvml
         cuda = int(nvml.nvmlSystemGetCudaDriverVersion())
         cards = tuple(_card(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
-        return cards, _text(nvml.nvmlSystemGetDriverVersion()), (cuda // 1000, cuda % 1000 // 10)
+        return cards, text_of(nvml.nvmlSystemGetDriverVersion()), (cuda // 1000, cuda % 1000 // 10)
     except pynvml.NVMLError:
         return (), None, None
     finally:
@@ -176,11 +177,7 @@ def _card(nvml: Any, index: int) -> Card:
         Holder(int(p.pid), _process_name(int(p.pid)), p.usedGpuMemory / GIB if p.usedGpuMemory else None)
         for p in running
     )
-    return Card(_text(nvml.nvmlDeviceGetName(handle)), memory.total / GIB, memory.free / GIB, holders)
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+    return Card(text_of(nvml.nvmlDeviceGetName(handle)), memory.total / GIB, memory.free / GIB, holders)
 
 
 def _process_name(pid: int) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tuner.errors import BadRequest
+from tuner.loops import loop_factory
 from tuner.traces.recorder.blocks import PrefixBlocks
 from tuner.traces.recorder.files import RowFiles
 from tuner.traces.recorder.proxy import Recorder
@@ -37,7 +38,7 @@ def record(
     rows = RowMaker(blocks, files, keep_text=keep_text)
     recorder = Recorder(behind, rows, port=port)
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_until_told(recorder, lambda: listening(recorder, files)))
     except OSError as error:
         raise BadRequest(
@@ -61,12 +62,3 @@ async def _until_told(recorder: Recorder, listening: Callable[[], None]) -> None
         gc.freeze()
         listening()
         await enough.wait()
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
