@@ -167,6 +167,7 @@ def test_interrupted_and_run_again_it_goes_on_where_it_stopped(tmp_path: Path) -
     out, err = first.communicate(timeout=60)
     assert first.returncode == 130, err
     assert "Traceback" not in err and out == ""
+    assert "interrupted; the same command goes on where it stopped" in err
     name = next(p.name for p in (tmp_path / "studies").iterdir())
     storage = f"sqlite:///{tmp_path}/studies/{name}/study.db"
     trials = optuna.load_study(study_name=name, storage=storage).trials

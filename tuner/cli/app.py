@@ -55,6 +55,8 @@ def run(argv: Sequence[str]) -> int:
     wants_json, verbose = "--json" in argv, "--verbose" in argv
     try:
         code = app(args=list(argv), prog_name="kimi-tune", standalone_mode=False)
+        if code == Exit.INTERRUPTED:  # typer turns Ctrl-C into this code
+            return _interrupted()
         return int(code) if isinstance(code, int) else Exit.OK
     except TuneError as error:
         if verbose:
@@ -63,8 +65,7 @@ def run(argv: Sequence[str]) -> int:
     except typer.TyperException as error:
         return print_error(_usage(error), wants_json)
     except (KeyboardInterrupt, typer.Abort):
-        print("kimi-tune: interrupted; the same command goes on where it stopped", file=sys.stderr)
-        return Exit.INTERRUPTED
+        return _interrupted()
     except BrokenPipeError:
         # whoever read our output has gone: nothing is left to say
         sys.stdout = None
@@ -78,6 +79,11 @@ def run(argv: Sequence[str]) -> int:
         what = f"a fault of kimi-tune itself: {type(error).__name__}: {error}"
         print_error(TuneError(what, "please report it with what --verbose shows"), wants_json)
         return Exit.OWN_FAULT
+
+
+def _interrupted() -> int:
+    print("kimi-tune: interrupted; the same command goes on where it stopped", file=sys.stderr)
+    return Exit.INTERRUPTED
 
 
 def _usage(error: typer.TyperException) -> BadRequest:
