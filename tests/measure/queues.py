@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -91,6 +91,20 @@ class SlotServer:
             else:
                 high = middle
         return low
+
+
+def stopped_at(replay: Replay, at_s: float) -> Replay:
+    """The same replay as it looks where it is stopped at that time."""
+    ended = replay.last_s <= at_s
+    return replace(
+        replay,
+        first_s=np.where(replay.first_s <= at_s, replay.first_s, np.nan),
+        last_s=np.where(ended, replay.last_s, np.nan),
+        tokens=np.where(ended, replay.tokens, 0).astype(np.int32),
+        status=np.where(ended, Status.OK, Status.UNFINISHED).astype(np.int8),
+        engine_s=at_s,
+        stopped=True,
+    )
 
 
 def within_a_step(found: float, truth: float) -> bool:

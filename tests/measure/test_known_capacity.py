@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from queues import SlotServer, poisson_trace, within_a_step
+from queues import SlotServer, poisson_trace, stopped_at, within_a_step
 
 from tuner.measure import LoadTest, judge
 from tuner.replay import Workload
@@ -77,6 +77,17 @@ def test_an_answer_as_long_as_the_replay_says_nothing_of_what_is_carried() -> No
     for seed in range(SEEDS):
         replay = server.send(Workload(poisson_trace(100.0, 400, seed)))
         assert not judge(replay, Slo(e2e_p99_s=1e6)).unstable
+
+
+def test_long_answers_under_way_at_an_early_stop_say_nothing_of_what_is_carried() -> None:
+    """Four seconds each, stopped after six or after thirty: by then what ends is what arrives."""
+    server = SlotServer(10_000)
+    for seed in range(SEEDS):
+        trace = poisson_trace(20.0, 1000, seed)
+        whole = server.send(Workload(trace))
+        said = [judge(stopped_at(whole, at_s), Slo(e2e_p99_s=3.0)).carried_rps for at_s in (6.0, 30.0)]
+        assert said[0] is None
+        assert said[1] is None or said[1] > 0.85 * whole.offered_rps
 
 
 def test_a_server_that_is_never_full_is_stable() -> None:

@@ -46,12 +46,17 @@ def backlog_grows(replay: Replay) -> bool:
 
 
 def _answer_s(replay: Replay) -> float:
-    """How long an answer streams where nothing holds it up, the mean over all tokens."""
+    """How long an answer streams where nothing holds it up, the mean over all tokens.
+
+    Of a replay that was stopped early all answers count: it is the short ones that have ended.
+    """
     ok = replay.ok
     if not ok.any():
         return 0.0
     work = np.maximum(replay.tokens[ok], 1).astype(np.float64)
     pace_s = nearest_rank((replay.last_s[ok] - replay.first_s[ok]) / work, 0.1)
+    if replay.stopped:
+        work = np.maximum(replay.output_tokens, 1).astype(np.float64)
     return pace_s * float((work * work).sum() / work.sum())
 
 
@@ -123,6 +128,8 @@ def _before_the_stop(replay: Replay) -> tuple[float, float]:
     work = np.maximum(replay.output_tokens, 1).astype(np.float64)
     last = replay.last_s[ok]
     end = float(last.max())
+    if end < _ANSWERS * _answer_s(replay):  # long answers are still under way: what ended is no measure
+        return math.nan, math.nan
     begin = end / 2.0
     late = (last > begin) & (last <= end)
     return float(work[~failed].sum()) / span_s, float(work[ok][late].sum()) / (end - begin)
