@@ -53,7 +53,7 @@ class SlotServer:
         return self.ttft_s + self.tpot_s * (trace.output_tokens - 1)
 
     def send(self, workload: Workload, stop: Curtailment | None = None) -> Replay:
-        """A replay run to its end."""
+        """A replay run to its end, whatever would stop it."""
         trace = workload.trace
         service = self.service_s(trace)
         begin = self.begins(trace.arrival_s, service)
@@ -72,6 +72,18 @@ class SlotServer:
             engine_s=float((begin + service).max()),
             simulated=True,
         )
+
+    def send_until(self, workload: Workload, stop: Curtailment | None = None) -> Replay:
+        """A replay that is stopped where its verdict is certain."""
+        whole = self.send(workload)
+        if stop is None:
+            return whole
+        late_at = [
+            np.sort(whole.scheduled_s[latency > limit] + limit)
+            for latency, limit in ((whole.e2e_s(), stop.e2e_s), (whole.ttft_s(), stop.ttft_s))
+        ]
+        certain = [float(times[stop.max_over]) for times in late_at if len(times) > stop.max_over]
+        return stopped_at(whole, min(certain)) if certain else whole
 
     def saturation_rps(self, mean_tokens: float = 200.0) -> float:
         """The load above which the line grows without end."""

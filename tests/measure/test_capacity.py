@@ -24,7 +24,7 @@ def monotone(capacity: float, *, sharpness: float = math.inf) -> Callable[[float
         passes = rps <= capacity * (1 + 1e-9)
         distance = math.log(rps / capacity)
         margin = sharpness * distance - 0.05 if math.isfinite(sharpness) else (-9.0 if passes else math.inf)
-        return SimpleNamespace(passes=passes, margin=margin, carried_rps=None)
+        return SimpleNamespace(passes=passes, margin=margin, carried_rps=None, overload=None)
 
     return measure
 
@@ -91,7 +91,8 @@ def carrying(capacity: float, *, error: float = 1.0) -> Callable[[float], Any]:
 
     def measure(rps: float) -> Any:
         passes = rps <= capacity * (1 + 1e-9)
-        return SimpleNamespace(passes=passes, margin=-9.0, carried_rps=None if passes else error * capacity)
+        carried = None if passes else error * capacity
+        return SimpleNamespace(passes=passes, margin=-9.0, carried_rps=carried, overload=None)
 
     return measure
 
@@ -107,6 +108,42 @@ def test_what_was_carried_saves_replays() -> None:
         counts.append((len(told.probes), len(find_capacity(monotone(capacity), GRID, start).probes)))
     told_mean, silent_mean = np.mean(counts, axis=0)
     assert max(counts)[0] <= 6 and told_mean < silent_mean - 0.5
+
+
+def stopping(capacity: float, *, overload: float) -> Callable[[float], Any]:
+    """A server whose failing replays are stopped early, and say so much of the overload, times the truth."""
+
+    def measure(rps: float) -> Any:
+        passes = rps <= capacity * (1 + 1e-9)
+        said = None if passes else max(1.0, overload * rps / capacity)
+        margin = -9.0 if passes else math.inf
+        return SimpleNamespace(passes=passes, margin=margin, carried_rps=None, overload=said)
+
+    return measure
+
+
+@pytest.mark.parametrize("overload", [0.3, 1.0, 3.0])
+def test_whatever_a_stopped_replay_says_six_replays_are_enough(overload: float) -> None:
+    rng = np.random.default_rng(11)
+    for _ in range(300):
+        capacity = math.exp(rng.uniform(-3, 3))
+        start = capacity * 2 ** rng.uniform(0, 1)
+        found = find_capacity(stopping(capacity, overload=overload), GRID, start)
+        assert found.rps == pytest.approx(truth(capacity))
+        assert len(found.probes) <= 6
+
+
+def test_a_stopped_replay_that_is_near_is_followed_by_a_near_load() -> None:
+    rng = np.random.default_rng(12)
+    near, silent = [], []
+    for _ in range(300):
+        capacity = math.exp(rng.uniform(-3, 3))
+        start = capacity * 1.12 ** rng.uniform(0, 1)
+        found = find_capacity(stopping(capacity, overload=1.0), GRID, start)
+        assert len(found.probes) == 1 or found.probes[0].passes or found.probes[1].rps > 0.8 * start
+        near.append(len(found.probes))
+        silent.append(len(find_capacity(monotone(capacity), GRID, start).probes))
+    assert np.mean(near) < np.mean(silent) - 0.7
 
 
 @given(LOGS, LOGS, st.floats(0.05, 20.0))
@@ -160,7 +197,7 @@ def test_noise_still_gives_adjacent_loads(seed: int) -> None:
 
     def measure(rps: float) -> Any:
         passes = bool(rps * math.exp(rng.normal(0, 0.1)) <= 3.0)
-        return SimpleNamespace(passes=passes, margin=math.log(rps / 3.0), carried_rps=None)
+        return SimpleNamespace(passes=passes, margin=math.log(rps / 3.0), carried_rps=None, overload=None)
 
     found: Capacity = find_capacity(measure, GRID, 2.0)
     by_load = {probe.rps: probe.passes for probe in found.probes}

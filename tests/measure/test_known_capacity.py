@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from queues import SlotServer, poisson_trace, stopped_at, within_a_step
 
-from tuner.measure import LoadTest, judge
+from tuner.measure import STEP, LoadTest, judge
 from tuner.replay import Workload
 from tuner.spec import Slo
 from tuner.traces import NestedLoads
@@ -88,6 +88,36 @@ def test_long_answers_under_way_at_an_early_stop_say_nothing_of_what_is_carried(
         said = [judge(stopped_at(whole, at_s), Slo(e2e_p99_s=3.0)).carried_rps for at_s in (6.0, 30.0)]
         assert said[0] is None
         assert said[1] is None or said[1] > 0.85 * whole.offered_rps
+
+
+@pytest.mark.parametrize("slots", [16, 64, 256])
+@pytest.mark.parametrize(("slo", "tells_far"), [(Slo(12.0), True), (Slo(20.0, ttft_p99_s=0.5), False)])
+def test_an_early_stop_tells_near_from_far(slots: int, slo: Slo, tells_far: bool) -> None:
+    """A wait of half a second is too short to tell a burst from an overload."""
+    server = SlotServer(slots)
+    near, far = [], []
+    for seed in range(SEEDS):
+        trace = poisson_trace(server.saturation_rps(), 4000, seed)
+        test = LoadTest(trace, slo, requests=1000, seed=seed)
+        near.append(test.at(server.send_until, 1.15 * server.saturation_rps()).overload)
+        far.append(test.at(server.send_until, 3.0 * server.saturation_rps()).overload)
+    assert sum(said is None or said < STEP**8 for said in near) >= SEEDS - 1, near
+    if tells_far:
+        assert sum(said is not None and said > STEP**8 for said in far) >= SEEDS - 1, far
+
+
+@pytest.mark.parametrize("slots", [64, 256])
+def test_a_start_a_little_too_high_is_not_left_far(slots: int) -> None:
+    """Whatever made it fail so early: no load far below is paid for."""
+    server, slo = SlotServer(slots), Slo(e2e_p99_s=20.0, ttft_p99_s=0.5)
+    replays = []
+    for seed in range(SEEDS):
+        test = LoadTest(poisson_trace(server.saturation_rps(), 4000, seed), slo, requests=1000, seed=seed)
+        carried = test.capacity(server.send_until, server.saturation_rps()).rps
+        found = test.capacity(server.send_until, 1.1 * carried)
+        assert min(probe.rps for probe in found.probes) > 0.75 * found.rps > 0
+        replays.append(len(found.probes))
+    assert np.mean(replays) <= 5.5 and max(replays) <= 6, replays  # the half step included
 
 
 def test_a_server_that_is_never_full_is_stable() -> None:

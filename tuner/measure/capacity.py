@@ -13,7 +13,9 @@ from tuner.measure.verdict import Judgement
 STEP = 1.05
 _STRIDES = (8, 8, 28)
 _NEAR_STRIDES = (3, 8, 4, 16, 8, 4, 28)
+_NEAR_LATER = (3, 4, 8, 16, 28)  # where it is seen to be near after a long stride
 _NEAR_BELOW, _NEAR_ABOVE = -0.3, 0.4  # log(P99 / SLO)
+_NEAR_OVERLOAD = STEP**8  # of a replay that was stopped early, which has no P99
 _MAX_REPLAYS = 24
 _REACH = 200  # grid steps from the anchor: a factor of 17,000 either way
 _GUESSES = 3
@@ -83,9 +85,9 @@ def find_capacity(
 
     Where a server fell behind, the next load is what it carried. Where nothing is known, it is one of the
     strides whose bracket bisection can still close in six replays within a factor 2 of the start (8 and 16
-    steps are x1.48 and x2.18) and in nine within a factor 8 (44 steps); where P99 at the start is close to
-    the limit the first stride is short. The result is the same from every start as long as passing is
-    monotone in the load.
+    steps are x1.48 and x2.18) and in nine within a factor 8 (44 steps); where P99 is close to the limit, or a
+    replay was stopped early by no more than a little overload, the stride is short. The result is the same
+    from every start as long as passing is monotone in the load.
 
     With `beat_start` a configuration that fails at the start has lost, and the search ends there. No load
     below `floor_rps` is tried. `halve` goes on to half a step where five replays were enough.
@@ -130,22 +132,31 @@ class _Search:
             self._high = step
 
     def _bracket(self, start: int, lowest: int) -> None:
-        for stride in _strides(self._judged[start].margin):
-            if (self._low is not None and self._high is not None) or not self._room():
-                return
-            if self._low is not None:
-                ahead = min(self._low + stride, start + _REACH)
+        near = _is_near(self._judged[start])
+        strides = _growing(_NEAR_STRIDES if near else _STRIDES)
+        while self._room() and (self._low is None or self._high is None):
+            edge = self._low if self._low is not None else self._high
+            assert edge is not None
+            if not near and _is_near(self._judged[edge]):
+                near, strides = True, _growing(_NEAR_LATER)
+            guess = self._guess(edge) if self._low is None else None
+            if guess is not None:
+                ahead = max(guess, lowest)
+            elif self._low is not None:
+                ahead = min(edge + next(strides), start + _REACH)
             else:
-                assert self._high is not None
-                guess = self._carried(self._high)
-                ahead = self._high - stride
-                if guess is not None and self._guesses < _GUESSES:
-                    self._guesses += 1
-                    ahead = min(guess, self._high - 1)
-                ahead = max(ahead, lowest)
+                ahead = max(edge - next(strides), lowest)
             if ahead in self._judged:
                 return
             self._try(ahead)
+
+    def _guess(self, step: float) -> float | None:
+        """Below a load that failed: what was carried there, the further below the more guesses were wrong."""
+        carried = self._carried(step) if self._guesses < _GUESSES else None
+        if carried is None:
+            return None
+        self._guesses += 1
+        return min(carried, step - (2 * self._guesses - 1))
 
     def _close(self) -> None:
         """Down to one step between what passes and what fails."""
@@ -180,8 +191,14 @@ class _Search:
         )
 
 
-def _strides(margin: float) -> Iterator[int]:
-    """Steps of the bracket, ever longer; a margin near the limit says that the capacity is near."""
-    strides = _NEAR_STRIDES if _NEAR_BELOW <= margin <= _NEAR_ABOVE else _STRIDES
+def _is_near(judgement: Judgement) -> bool:
+    """Whether the capacity seems near: by the P99, or by the overload where a replay was stopped early."""
+    if judgement.overload is not None:
+        return judgement.overload <= _NEAR_OVERLOAD
+    return _NEAR_BELOW <= judgement.margin <= _NEAR_ABOVE
+
+
+def _growing(strides: tuple[int, ...]) -> Iterator[int]:
+    """Steps of the bracket, in the end ever longer."""
     yield from strides
     yield from itertools.accumulate(itertools.repeat(2), operator.mul, initial=2 * strides[-1])

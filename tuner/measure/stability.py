@@ -19,6 +19,7 @@ _FILLING = 0.1
 """Added to that, for each part of the sending that an answer takes: a stretch holds less while it fills."""
 _ANSWERS = 5.0
 """Below so many times an answer's length a replay says nothing about what is carried."""
+_LAST = 9  # requests by which the wait at an early stop is told
 _BINS = 30  # of the sending
 _STRETCH = 10  # bins over which the most that it carries is taken: a third of the sending
 
@@ -77,6 +78,29 @@ def carried_rps(replay: Replay) -> float | None:
     return replay.offered_rps * carried / offered
 
 
+def overload(replay: Replay) -> float:
+    """How many times what the server carries a replay that was stopped early seems to have offered, roughly;
+    1 where nothing tells, and in a closed loop.
+
+    Two signs, the stronger counts. Behind a full server the request that arrives after t seconds of r times
+    its rate waits (r - 1) t for its first token. And where all requests are served at once but slowly, few
+    have ended of those that came early enough to be through with nothing in their way.
+    """
+    started = ~np.isnan(replay.first_s)
+    if replay.users is not None or not started.any():
+        return 1.0
+    due = replay.scheduled_s - replay.scheduled_s.min()
+    last = np.flatnonzero(started)[np.argsort(due[started], kind="stable")][-_LAST:]
+    waited = float(np.median(replay.first_s[last] - replay.scheduled_s[last]))
+    by_waiting = 1.0 + waited / max(float(np.median(due[last])), 1e-3)
+    ended = np.count_nonzero(replay.ok)
+    if not ended:
+        return by_waiting
+    stopped_s = float(replay.last_s[replay.ok].max() - replay.scheduled_s.min())
+    through = np.count_nonzero(due <= stopped_s - _answer_s(replay))
+    return max(by_waiting, float(through) / float(ended))
+
+
 def offered_and_carried_tps(replay: Replay) -> tuple[float, float]:
     """Output tokens a second that a replay offers, of requests that were answered, and the most that came
     back in a stretch as long as a third of the sending. Not a number in a closed loop.
@@ -116,8 +140,8 @@ def _came_by(edges: F64, first: F64, last: F64, work: F64) -> F64:
 
 
 def _before_the_stop(replay: Replay) -> tuple[float, float]:
-    """The same of a replay that was stopped early: from the answers that ended, by when they ended, in the
-    second half of its time.
+    """The same of a replay that was stopped early: from the answers that ended, by when they ended: the
+    most in a third of its time.
     """
     ok = replay.ok
     begin, end = _sending(replay)
@@ -130,6 +154,8 @@ def _before_the_stop(replay: Replay) -> tuple[float, float]:
     end = float(last.max())
     if end < _ANSWERS * _answer_s(replay):  # long answers are still under way: what ended is no measure
         return math.nan, math.nan
-    begin = end / 2.0
-    late = (last > begin) & (last <= end)
-    return float(work[~failed].sum()) / span_s, float(work[ok][late].sum()) / (end - begin)
+    order = np.argsort(last, kind="stable")
+    edges = end * np.arange(_BINS + 1) / _BINS
+    came = np.concatenate([[0.0], np.cumsum(work[ok][order])])[np.searchsorted(last[order], edges, "right")]
+    most = float((came[_STRETCH:] - came[:-_STRETCH]).max()) / (end * _STRETCH / _BINS)
+    return float(work[~failed].sum()) / span_s, most

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.measure.percentile import MIN_REQUESTS, nearest_rank, p99_interval
-from tuner.measure.stability import backlog_grows, carried_rps
+from tuner.measure.stability import backlog_grows, carried_rps, overload
 from tuner.replay.records import Replay
 from tuner.replay.stop import Curtailment
 from tuner.spec import Slo
@@ -35,7 +35,8 @@ class Judgement:
 
     `passes` is the point verdict that the search goes by (P99 within the guarded SLO and no growing backlog);
     `margin` is the largest log(P99 / limit) over the metrics; `p99_s` and `interval_s` are those of that
-    metric. `carried_rps` is what the server carried while it fell behind, None where it kept up.
+    metric. `carried_rps` is what the server carried while it fell behind, None where it kept up. `overload`
+    is how many times that a replay seems to have offered, None where it was not stopped early.
     """
 
     verdict: Verdict
@@ -52,6 +53,7 @@ class Judgement:
     reason: str
     replay: Replay
     carried_rps: float | None = None
+    overload: float | None = None
 
 
 def guarded(slo: Slo, times: float = GUARD) -> dict[str, float]:
@@ -95,6 +97,7 @@ def judge(replay: Replay, slo: Slo) -> Judgement:
         reason=reason,
         replay=replay,
         carried_rps=carried_rps(replay) if unstable or replay.stopped else None,
+        overload=overload(replay) if replay.stopped else None,
     )
 
 
