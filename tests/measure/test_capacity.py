@@ -146,6 +146,14 @@ def test_a_stopped_replay_that_is_near_is_followed_by_a_near_load() -> None:
     assert np.mean(near) < np.mean(silent) - 0.7
 
 
+def test_two_margins_below_the_limit_keep_the_next_load_from_going_far_beyond() -> None:
+    """The third stride would be 28 steps."""
+    for capacity in (0.5, 1.0, 3.0):
+        found = find_capacity(monotone(capacity, sharpness=3.0), GRID, capacity / 2.0)
+        assert found.rps == pytest.approx(truth(capacity))
+        assert max(probe.rps for probe in found.probes) < 1.25 * capacity
+
+
 @given(LOGS, LOGS, st.floats(0.05, 20.0))
 def test_what_was_carried_may_be_wrong(log_capacity: float, log_start: float, error: float) -> None:
     capacity = math.exp(log_capacity)

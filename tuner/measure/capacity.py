@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tuner.measure.verdict import Judgement
+from tuner.measure.verdict import GUARD, Judgement
 
 STEP = 1.05
 _STRIDES = (8, 8, 28)
@@ -143,7 +143,7 @@ class _Search:
             if guess is not None:
                 ahead = max(guess, lowest)
             elif self._low is not None:
-                ahead = min(edge + next(strides), start + _REACH)
+                ahead = min(edge + min(next(strides), self._reach()), start + _REACH)
             else:
                 ahead = max(edge - next(strides), lowest)
             if ahead in self._judged:
@@ -158,6 +158,18 @@ class _Search:
         self._guesses += 1
         return min(carried, step - (2 * self._guesses - 1))
 
+    def _reach(self) -> float:
+        """How many steps above the highest load that passed the limit is at most: P99 rises ever faster
+        there, so the line through the last two gets to it later.
+        """
+        if len(self._judged) < 2:
+            return math.inf
+        below, last = sorted(self._judged)[-2:]
+        rise = self._judged[last].margin - self._judged[below].margin
+        if not 0.0 < rise < math.inf:
+            return math.inf
+        return math.ceil((math.log(GUARD) - self._judged[last].margin) * (last - below) / rise) + 1
+
     def _close(self) -> None:
         """Down to one step between what passes and what fails."""
         while self._low is not None and self._high is not None and self._high - self._low > 1:
@@ -170,6 +182,11 @@ class _Search:
         guess = self._carried(high) if self._guesses < _GUESSES else None
         if guess is None or guess < low - _REFUTED:
             return middle
+        if self._judged[high].overload is not None:  # stopped early: a guess that may be a little out
+            if high - low <= _STRIDES[0]:
+                return middle
+            quarter = (high - low) // 4
+            low, high = low + quarter, high - quarter
         self._guesses += 1
         # what was carried is all that can be: the step above it tells whether the search is over
         return min(max(guess, low + 1), high - 1)

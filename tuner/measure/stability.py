@@ -15,6 +15,8 @@ from tuner.traces.trace import F64, I64
 MIN_REQUESTS = 90
 SHORTFALL = 0.01
 """A server falls behind when it carries so much less than it is offered."""
+_STOPPED_SHORTFALL = 0.1
+"""Less is noise in what ended before an early stop."""
 _FILLING = 0.1
 """Added to that, for each part of the sending that an answer takes: a stretch holds less while it fills."""
 _ANSWERS = 5.0
@@ -73,7 +75,8 @@ def carried_rps(replay: Replay) -> float | None:
     if len(replay) < MIN_REQUESTS:
         return None
     offered, carried = _before_the_stop(replay) if replay.stopped else offered_and_carried_tps(replay)
-    if not 0.0 < carried < offered * (1.0 - SHORTFALL):  # not a number is neither
+    shortfall = _STOPPED_SHORTFALL if replay.stopped else SHORTFALL
+    if not 0.0 < carried < offered * (1.0 - shortfall):  # not a number is neither
         return None
     return replay.offered_rps * carried / offered
 

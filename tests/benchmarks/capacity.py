@@ -1,0 +1,199 @@
+"""How often the search finds what a server carries: `python tests/benchmarks/capacity.py [REQUESTS ...]`.
+
+Servers are queues of slots and the simulated engine; every seed draws other traffic, another start, and other
+loads. Two truths, each from a P99 against load over 100,000 requests, to 0.5%:
+
+- the long run: one replay of 100,000 requests;
+- the same plan: 100,000 requests in replays of as many as the search sends, each from an empty server with
+  a cold cache, their latencies pooled.
+
+Found is within 5% of a truth, by at most 6 replays from a start log-uniform within a factor 2 of the long
+run's, by at most 9 within a factor 8. The table that it printed last is in capacity.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "measure"))
+
+from queues import SlotServer, poisson_trace  # noqa: E402
+
+from tuner.engines.simulated import SimulatedEngine  # noqa: E402
+from tuner.hardware import find_gpu  # noqa: E402
+from tuner.measure import GUARD, STEP, LoadTest, Send, nearest_rank  # noqa: E402
+from tuner.models import find_model  # noqa: E402
+from tuner.replay import Workload  # noqa: E402
+from tuner.space import LaunchConfig  # noqa: E402
+from tuner.spec import Slo  # noqa: E402
+from tuner.traces import Trace, shipped_trace  # noqa: E402
+
+SEEDS = 20
+STARTS = ((2.0, 6), (8.0, 9))
+"""Within which factor of the truth a search starts, and how many replays it may take."""
+TRUTH_REQUESTS = 100_000
+_FINE = 1.005
+_OTHER_SEED = 50_000  # of what the truth is drawn from
+_PLACES = {
+    "H100, 8B": ("H100-80G", "meta-llama/Llama-3.1-8B-Instruct"),
+    "A100, kimi-k2.6-awq": ("A100-80G", "kimi-k2.6-awq"),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A server under one kind of traffic. `traffic(seed, rps, n)` is a trace of n requests at about a rate,
+    or of a rate and length of its own; `low` and `high` are loads that surely pass and fail.
+    """
+
+    name: str
+    send: Send
+    traffic: Callable[[int, float, int], Trace]
+    slo: Slo
+    low: float
+    high: float
+
+    def test(self, seed: int, requests: int, near_rps: float) -> LoadTest:
+        """Loads of the traffic of one seed."""
+        trace = self.traffic(seed, near_rps, max(4000, 2 * requests))
+        return LoadTest(trace, self.slo, requests=requests, seed=seed)
+
+    @property
+    def limit_s(self) -> float:
+        """The guarded limit on the P99 of E2E."""
+        return GUARD * self.slo.largest_s()
+
+    def long_run_rps(self) -> float:
+        """The highest load whose P99 over one replay of 100,000 requests is within the limit."""
+        tests = {_OTHER_SEED: self.test(_OTHER_SEED, TRUTH_REQUESTS, (self.low * self.high) ** 0.5)}
+        return _highest(lambda rps: self._p99(tests.values(), rps) <= self.limit_s, self.low, self.high)
+
+    def same_plan_rps(self, requests: int, near_rps: float) -> float:
+        """The same over replays of so many requests, 100,000 in all."""
+        seeds = range(_OTHER_SEED, _OTHER_SEED + TRUTH_REQUESTS // requests)
+        tests = [self.test(seed, requests, near_rps) for seed in seeds]
+        return _highest(lambda rps: self._p99(tests, rps) <= self.limit_s, self.low, self.high)
+
+    def _p99(self, tests: object, rps: float) -> float:
+        replays = (self.send(Workload(test.loads.at(rps)), None) for test in tests)  # type: ignore[attr-defined]
+        return nearest_rank(np.concatenate([replay.e2e_s() for replay in replays]), 0.99)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a search found from one start."""
+
+    rps: float
+    replays: int
+
+    def good(self, truth_rps: float, most: int) -> bool:
+        """Within 5% of a truth, by so many replays."""
+        return truth_rps / STEP <= self.rps * (1 + 1e-6) <= truth_rps * STEP and self.replays <= most
+
+
+def search(case: Case, seed: int, factor: float, requests: int, truth_rps: float) -> Finding:
+    """One search, from a start within a factor of the truth."""
+    start = truth_rps * factor ** np.random.default_rng(seed).uniform(-1, 1)
+    found = case.test(seed, requests, 0.9 * truth_rps).capacity(case.send, start)
+    return Finding(found.rps, len(found.probes))
+
+
+def cases() -> Iterator[Case]:
+    """The slot servers, and two places of the simulated engine under three kinds of traffic."""
+    for slots, slo_s in ((128, 30.0), (64, 20.0), (256, 14.0)):
+        server = SlotServer(slots)
+        full = server.saturation_rps()
+        yield Case(
+            f"{slots} slots, Poisson",
+            server.send,
+            _slot_traffic,
+            Slo(e2e_p99_s=slo_s),
+            0.1 * full,
+            1.2 * full,
+        )
+    for place, (gpu, model) in _PLACES.items():
+        send = (
+            SimulatedEngine(find_gpu(gpu), find_model(model), "0.21.0").launch(LaunchConfig(), Path()).replay
+        )
+        for slo_s in (15.0, 30.0):
+            yield Case(f"{place}, Poisson", send, poisson_like_shipped, Slo(e2e_p99_s=slo_s), 0.5, 40.0)
+        yield Case(f"{place}, shipped", send, _shipped, Slo(e2e_p99_s=30.0), 0.5, 40.0)
+
+
+def poisson_like_shipped(seed: int, rps: float, n: int) -> Trace:
+    """Poisson arrivals of single requests whose lengths are drawn from the trace that ships."""
+    model, rng = shipped(), np.random.default_rng(seed)
+    made = poisson_trace(rps, n, seed)
+    rows = rng.integers(0, len(model), n)
+    return replace(made, input_tokens=model.input_tokens[rows], output_tokens=model.output_tokens[rows])
+
+
+@cache
+def shipped() -> Trace:
+    """The trace that ships, read once."""
+    return shipped_trace()
+
+
+def _slot_traffic(seed: int, rps: float, n: int) -> Trace:
+    return poisson_trace(rps, n, seed)
+
+
+def _shipped(seed: int, rps: float, n: int) -> Trace:
+    """One trace: seeds draw other copies of its sessions, shifted otherwise."""
+    return shipped()
+
+
+def _highest(passes: Callable[[float], bool], low: float, high: float) -> float:
+    while high / low > _FINE:
+        middle = (low * high) ** 0.5
+        if passes(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def row(case: Case, requests: int, long_run: float) -> str:
+    """A row of the table."""
+    same = case.same_plan_rps(requests, 0.9 * long_run)
+    cells = [case.name, f"{case.slo.largest_s():.0f} s", f"{requests:,}", f"{long_run:.2f}", f"{same:.2f}"]
+    for factor, most in STARTS:
+        found = [search(case, seed, factor, requests, long_run) for seed in range(SEEDS)]
+        replays = [one.replays for one in found]
+        ratios = np.array([one.rps for one in found]) / long_run
+        for truth in (long_run, same):
+            cells.append(f"{sum(one.good(truth, most) for one in found)}")
+        cells.append(f"{np.mean(replays):.1f}, {max(replays)}")
+        cells.append(f"{np.median(ratios):.2f} ({ratios.min():.2f} to {ratios.max():.2f})")
+    return "| " + " | ".join(cells) + " |"
+
+
+def main(sizes: list[int]) -> None:
+    """Print the table, a row a server and number of requests."""
+    within = [
+        cell
+        for factor, most in STARTS
+        for cell in (
+            f"x{factor:.0f}, {most} replays: of {SEEDS} within 5% of the long run",
+            "of the same plan",
+            "replays: mean, most",
+            "found / long run: median (range)",
+        )
+    ]
+    heads = ["server, traffic", "SLO", "requests a replay", "long run, req/s", "same plan, req/s", *within]
+    print("| " + " | ".join(heads) + " |")
+    print("|" + "---|" * len(heads))
+    for case in cases():
+        long_run = case.long_run_rps()
+        for requests in sizes:
+            print(row(case, requests, long_run), flush=True)
+
+
+if __name__ == "__main__":
+    main([int(text) for text in sys.argv[1:]] or [1000, 4000])
