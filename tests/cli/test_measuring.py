@@ -15,8 +15,8 @@ REPLAY_KEYS = {
     "verdict", "offered_rps", "achieved_rps", "requests", "failed", "e2e_s", "ttft_s", "tpot_s", "lag_s",
     "output_tps", "goodput_rps", "attainment", "invalid_reason",
 }  # fmt: skip
-ADDED_KEYS = {"reason", "simulated", "errors", "tokens_estimated", "counters", "server", "window"}
-SEARCH_KEYS = {"capacity_rps", "capacity_bracket_rps", "replays"}
+ADDED_KEYS = {"reason", "simulated", "errors", "tokens_estimated", "counters", "server", "window", "changes"}
+SEARCH_KEYS = {"capacity_rps", "capacity_bracket_rps", "replays", "tried"}
 GPU = ("--gpu", "A100-80G")
 
 
@@ -73,7 +73,47 @@ def test_the_capacity_of_a_running_server_is_found(kimi_tune, even_trace: Path) 
     assert ran.json["capacity_rps"] == pytest.approx(40.0, rel=0.25)
     low, high = ran.json["capacity_bracket_rps"]
     assert low == ran.json["capacity_rps"] < high <= low * 1.0501
-    assert ran.json["replays"] >= 2
+    assert ran.json["replays"] == len(ran.json["tried"]) >= 2
+    loads = [row["load_rps"] for row in ran.json["tried"]]
+    assert loads == sorted(loads) and {low, high} <= set(loads)
+    assert [row["passes"] for row in ran.json["tried"]] == [load <= low for load in loads]
+    # each replay was told when it was done, and what was done to the trace goes with the figures
+    assert len([line for line in ran.err.splitlines() if "requests/s: m" in line]) == ran.json["replays"]
+    assert [change["change"] for change in ran.json["changes"]] == ["window", "load"]
+    assert all({"dispersion_before", "dispersion_after"} <= set(change) for change in ran.json["changes"])
+
+
+def test_numbers_of_users_stand_in_a_table(kimi_tune) -> None:
+    argv = ("simulate", *GPU, "--slo-p99", "30s", "--find-max", "--load", "users", "--requests", "60")
+    figures = kimi_tune(*argv, "--users", "10", "--json").json
+    tried = {row["users"]: row for row in figures["tried"]}
+    assert list(tried) == sorted(tried) and 10 in tried and figures["capacity_users"] in tried
+    assert tried[figures["capacity_users"]]["passes"] and figures["replays"] == len(tried)
+    assert all(row["e2e_p99_s"] is not None for row in figures["tried"] if not row["stopped"])
+    shown = kimi_tune(*argv, "--users", "10").out
+    head = next(line for line in shown.splitlines() if line.startswith("users"))
+    assert head.split() == [
+        "users",
+        "requests/s",
+        "output",
+        "tokens/s",
+        "mean",
+        "P99",
+        "within",
+        "the",
+        "SLO",
+    ]
+    firsts = [line.split()[0] for line in shown.splitlines() if line.rstrip().endswith(" it")]
+    assert firsts == [f"{users:,}" for users in tried]
+
+
+def test_goodput_attainment_and_the_trace_made_faster_are_shown(kimi_tune) -> None:
+    argv = ("simulate", *GPU, "--slo-p99", "10s", "--speed", "2")
+    shown = kimi_tune(*argv).out
+    assert "within the SLO" in shown and "goodput" in shown
+    line = next(line for line in shown.splitlines() if "compress time" in line)
+    assert "factor 2; before: index of dispersion" in line and "; after: index of dispersion" in line
+    assert "goodput" not in kimi_tune("simulate", *GPU).out, "without an SLO there is none"
 
 
 def test_a_simulated_measurement_says_so(kimi_tune) -> None:
@@ -100,6 +140,24 @@ def test_a_configuration_that_cannot_start_is_exit_4_with_its_cause(kimi_tune) -
     assert ran.code == 4
     assert len(ran.err.strip().splitlines()) == 1
     assert "kv_memory" in ran.err or "weights" in ran.err
+
+
+@pytest.mark.parametrize("name", ["plot.png", "trace.jsonl", "plot"])
+def test_a_plot_goes_into_an_svg_and_over_nothing_else(kimi_tune, even_trace: Path, name: str) -> None:
+    there = even_trace.with_name(name)
+    there.write_text("mine")
+    ran = kimi_tune("trace", "inspect", even_trace, "--plot", there)
+    assert ran.code == 2 and ".svg" in ran.err and not ran.out
+    assert there.read_text() == "mine"
+    assert kimi_tune("trace", "inspect", even_trace, "--plot", "no/such/folder.svg").code == 2
+
+
+def test_what_a_trace_does_not_say_and_what_was_done_to_it_are_told(kimi_tune, even_trace: Path) -> None:
+    kimi_tune("trace", "convert", even_trace, "fast.jsonl", "--speed", "2")
+    shown = kimi_tune("trace", "inspect", "fast.jsonl").out.splitlines()
+    assert "prefix reuse    not recorded" in shown
+    assert any(line.startswith("dispersion      CV of gaps ") for line in shown)
+    assert any(line.startswith("changed         compress time, factor 2; before: ") for line in shown)
 
 
 def test_the_shipped_trace_is_inspected_converted_and_drawn(kimi_tune, tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ def test_the_servers_account_stands_beside_the_clients(kimi_tune, trace: Path) -
         assert account == {
             "requests": N, "generation_tokens": 5 * N, "prompt_tokens": sum(range(20, 80)), "mismatch": None
         }  # fmt: skip
+        assert f"server counted {N} requests, {5 * N} output tokens" in kimi_tune(*argv).out
         # somebody else on the same server
         options = ClientOptions(endpoint=Endpoint.COMPLETIONS, counters=False)
         other = threading.Thread(

@@ -30,6 +30,19 @@ def test_steps_are_spread_on_request_and_recorded(kimi_tune, tmp_path: Path) -> 
     assert [change["change"] for change in spread.source.changes] == ["spread-steps"]
 
 
+def test_a_part_is_taken_and_time_compressed_on_request_and_recorded(kimi_tune, tmp_path: Path) -> None:
+    source = stepped(tmp_path / "in.jsonl")
+    ran = kimi_tune("trace", "convert", source, "out.jsonl", "--window", "0.4:1", "--speed", "1.5")
+    assert ran.code == 0 and "changed: compress time, factor 1.5; before: " in ran.err
+    made = load_trace(Path("out.jsonl"))
+    assert len(made) == 20 and made.duration_s == 2.0
+    assert [change["change"] for change in made.source.changes] == ["window", "compress-time"]
+    assert all({"dispersion_before", "dispersion_after"} <= set(change) for change in made.source.changes)
+    for wrong in ("1:0.5", "x"):
+        ran = kimi_tune("trace", "convert", source, "no.jsonl", "--window", wrong)
+        assert ran.code == 2 and "--window" in ran.err and not Path("no.jsonl").exists()
+
+
 def test_a_trace_without_steps_is_refused(kimi_tune, tmp_path: Path) -> None:
     stepped(tmp_path / "in.jsonl")
     kimi_tune("trace", "convert", "in.jsonl", "spread.jsonl", "--spread-steps")

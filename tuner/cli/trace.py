@@ -7,13 +7,22 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import JsonOption, SeedOption, VerboseOption
+from tuner.cli.options import JsonOption, SeedOption, VerboseOption, window_of
 from tuner.cli.output import console, print_json
 from tuner.cli.setup import trace_of
 from tuner.errors import BadRequest
-from tuner.report.tracing import print_inspection
+from tuner.report.tracing import change_words, print_inspection
 from tuner.spec import parse_duration_s
-from tuner.traces import SupportChat, load_trace, plot_svg, spread_steps, synthesize, write_trace
+from tuner.traces import (
+    SupportChat,
+    compress_time,
+    load_trace,
+    plot_svg,
+    spread_steps,
+    synthesize,
+    window,
+    write_trace,
+)
 from tuner.traces import inspect as inspect_trace
 
 SHIPPED_SEED = SupportChat().seed
@@ -23,7 +32,7 @@ app = typer.Typer(
 )
 
 
-@app.command("inspect", short_help="Show rate, lengths, sessions, prefix reuse, burstiness.")
+@app.command("inspect", short_help="Show rate, lengths, sessions, prefix reuse, dispersion.")
 def inspect(
     trace: Annotated[Path | None, typer.Argument(metavar="FILE", help="Default: the one that ships.")] = None,
     plot: Annotated[
@@ -38,10 +47,15 @@ def inspect(
 
       kimi-tune trace inspect trace.jsonl --plot trace.svg
     """
+    if plot is not None and plot.suffix.lower() != ".svg":
+        raise BadRequest(f"--plot {plot}: the plot is an SVG", f"name it like {plot.stem}.svg")
     loaded = trace_of(trace)
     found = inspect_trace(loaded)
     if plot is not None:
-        plot.write_text(plot_svg(found))
+        try:
+            plot.write_text(plot_svg(found), encoding="utf-8")
+        except OSError as error:
+            raise BadRequest(f"--plot {plot}: {error.strerror or error}", "name another file") from None
     if json:
         print_json(found.to_json())
     else:
@@ -57,20 +71,38 @@ def convert(
         bool,
         typer.Option("--spread-steps", help="Spread times that come in steps evenly over their step."),
     ] = False,
+    part: Annotated[
+        str | None, typer.Option("--window", metavar="A:B", help="Only this part of it, as fractions.")
+    ] = None,
+    speed: Annotated[
+        float,
+        typer.Option("--speed", min=0.001, help="Compress time: the trace so many times faster."),
+    ] = 1.0,
     verbose: VerboseOption = False,
 ) -> int:
-    """Write a trace in the project's own format. What is done to it is recorded in the first line.
+    """Write a trace in the project's own format. What is done to it is recorded in the first line, with the
+    dispersion of its arrivals before and after.
 
-    Example:
+    Examples:
 
       kimi-tune trace convert AzureLLMInferenceTrace_conv.csv trace.jsonl.gz
+
+      kimi-tune trace convert day.csv rush-hour.jsonl --window 0.5:0.6 --speed 2
     """
     _refuse_what_is_there(target)
+    chosen = window_of(part) if part is not None else None
     loaded = load_trace(source)
     if spread:
         loaded = spread_steps(loaded)
+    if chosen is not None:
+        loaded = window(loaded, *chosen)
+    if speed != 1.0:
+        loaded = compress_time(loaded, speed)
     write_trace(loaded, target)
-    console(to_stderr=True).print(f"{len(loaded):,} requests written to {target}", soft_wrap=True)
+    screen = console(to_stderr=True)
+    screen.print(f"{len(loaded):,} requests written to {target}", soft_wrap=True)
+    for change in loaded.source.changes:
+        screen.print(f"changed: {change_words(change)}", soft_wrap=True)
     return 0
 
 

@@ -20,6 +20,9 @@ from tuner.traces import NestedLoads, Trace
 Send = Callable[[Workload, Curtailment | None], Replay]
 """Offers a workload to a server, real or simulated."""
 
+Told = Callable[[float, Judgement], None]
+"""Called with each load tried, in requests/s or users, and its judgement."""
+
 SPAN_OF_SLO = 3.0
 """A replay lasts at least this many times the largest SLO, or a queue could grow unseen."""
 ROUNDS_A_USER = 4
@@ -88,11 +91,24 @@ class LoadTest:
             self._offered[rps] = self.loads.at(rps)
         return self._offered[rps]
 
-    def capacity(self, send: Send, start_rps: float | None = None, *, beat_start: bool = False) -> Capacity:
+    def capacity(
+        self,
+        send: Send,
+        start_rps: float | None = None,
+        *,
+        beat_start: bool = False,
+        told: Told = lambda load, judgement: None,
+    ) -> Capacity:
         """The highest load that passes, searched from `start_rps` (default: the trace's own rate)."""
         start = start_rps if start_rps is not None else self.loads.natural_rps
+
+        def measure(rps: float) -> Judgement:
+            judgement = self.at(send, rps)
+            told(rps, judgement)
+            return judgement
+
         return find_capacity(
-            lambda rps: self.at(send, rps),
+            measure,
             self.grid,
             start,
             beat_start=beat_start,
@@ -122,6 +138,7 @@ class LoadTest:
         *,
         tolerance: float = USERS_TOLERANCE,
         requests: int | None = None,
+        told: Told = lambda load, judgement: None,
     ) -> UsersCapacity:
         """The most users that pass, to `tolerance`: along 1, 2, 5, 10, … from `start`, then by bisection."""
         tried: dict[int, Judgement] = {}
@@ -129,6 +146,7 @@ class LoadTest:
         def passes(users: int) -> bool:
             if users not in tried:
                 tried[users] = self.with_users(send, users, requests=requests)
+                told(users, tried[users])
             return tried[users].passes
 
         low, high = 0, 0
