@@ -19,8 +19,10 @@ from search_parts import best as best_module  # noqa: E402
 from search_parts.best import LEAST_LOSS, best_of  # noqa: E402
 from search_parts.developing import DEVELOPING  # noqa: E402
 from search_parts.engine import P99_NOISE, THROUGHPUT_NOISE, TrueEngine  # noqa: E402
+from search_parts.longrun import DRAWS, LongRun, turned  # noqa: E402
 from search_parts.problem import Problem  # noqa: E402
-from search_parts.truth import Scale  # noqa: E402
+from search_parts.score import worth  # noqa: E402
+from search_parts.truth import REQUESTS, Scale  # noqa: E402
 
 from tuner.engines.base import LaunchFailure  # noqa: E402
 from tuner.engines.simulated.prefixes import no_prefixes, prefixes_of  # noqa: E402
@@ -134,6 +136,41 @@ def test_the_truth_shares_no_step_time_with_the_guide() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tuner.engines.simulated"):
                 assert not forbidden & set((node.module or "").split(".")), path.name
+
+
+def test_a_trace_turned_round_is_the_same_traffic_from_another_place_on() -> None:
+    trace = split(DEVELOPING[3].trace).finals
+    first = round(len(trace) / 4)
+    other = turned(trace, 0.25)
+    np.testing.assert_array_equal(other.input_tokens, np.roll(trace.input_tokens, -first))
+    assert other.arrival_s[0] == 0.0 and np.all(np.diff(other.arrival_s) >= 0.0)
+    gaps = np.diff(trace.arrival_s)
+    np.testing.assert_allclose(np.diff(other.arrival_s)[: len(gaps) - first], gaps[first:])
+    for i in (0, len(trace) - first, len(trace) - 1):
+        np.testing.assert_array_equal(other.blocks_of(i), trace.blocks_of((i + first) % len(trace)))
+
+
+def test_the_long_run_is_none_of_the_draws_that_a_study_or_the_truth_sees() -> None:
+    problem = DEVELOPING[4]
+    rps, held_out = best_of(problem).rps, split(problem.trace).finals
+    own = [LoadTest(held_out, problem.slo, requests=400, seed=s).loads.at(rps).digest() for s in range(3)]
+    run = [(trace, counted) for trace, counted in LongRun(problem).draws(rps)]
+    assert len({trace.digest() for trace, _ in run} | set(own)) == DRAWS + len(own)
+    for trace, counted in run:
+        assert len(counted) >= REQUESTS and counted[-1] == len(trace) - 1
+        assert trace.arrival_s[counted[0]] > problem.slo.largest_s()  # the server is warm
+        assert len(counted) / rps >= 3.0 * problem.slo.largest_s() * 0.95
+
+
+def test_an_export_that_one_draw_lets_pass_breaks_the_slo_where_the_long_run_does() -> None:
+    problem = DEVELOPING[4]
+    kept = best_of(problem)
+    best = LaunchConfig.of(kept.flags)
+    assert Scale(problem).keeps(best, kept.rps)
+    at_its_most, with_room = worth(problem, best, kept.rps), worth(problem, best, 0.5 * kept.rps)
+    assert at_its_most.share_of_slo > 1.0 and at_its_most.broken and at_its_most.regret == 1.0
+    assert with_room.share_of_slo < 1.0 and not with_room.broken and with_room.regret == pytest.approx(0.0)
+    assert at_its_most.true_rps == with_room.true_rps
 
 
 def test_sealed_problems_stay_sealed() -> None:

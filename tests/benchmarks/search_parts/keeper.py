@@ -6,9 +6,11 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from search_parts.longrun import DEFINITION
 from search_parts.methods import Method
 from search_parts.problem import Problem
 from search_parts.score import Score, run
+from tuner.spec import digest
 
 Study = tuple[Problem, Method, int, int]
 """Problem, method, launches, seed."""
@@ -44,4 +46,5 @@ class Keeper:
 
 def _key(study: Study) -> str:
     problem, method, launches, seed = study
-    return f"{problem.number} {problem.digest()} {method.name} {launches} {seed}"
+    weighed = digest([problem.digest(), DEFINITION])
+    return f"{problem.number} {weighed} {method.name} {launches} {seed}"
