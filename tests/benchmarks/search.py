@@ -4,6 +4,9 @@ Every method searches problems whose truth is hidden from it: GPU x model x trac
 that is not the guide's, coefficients off by up to 40%, three effects that each move the best configuration by
 10% or more, crashes, and noise. Regret is 1 - true capacity of the exported configuration / best of 2,000
 points. Problems 1 to 6 are there to develop on; the others are sealed and run only with --sealed.
+
+With --keep FILE it can be interrupted: the same command goes on. A second one beside it, with the same file
+and --backwards, takes the studies from the other end; each prints the whole table when they have met.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from search_parts.developing import DEVELOPING
-from search_parts.keeper import Keeper
+from search_parts.keeper import Keeper, Study
 from search_parts.methods import METHODS
 from search_parts.problem import Problem
 from search_parts.score import Score
@@ -50,7 +53,9 @@ def _problems(text: str, sealed: bool) -> list[Problem]:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--problems", default="dev", help="dev, sealed, or numbers such as 1,4")
+    parser.add_argument(
+        "--problems", help="dev, sealed, or numbers such as 1,4 (default: sealed with --sealed)"
+    )
     parser.add_argument("--methods", default=",".join(METHODS), help="of " + ", ".join(METHODS))
     parser.add_argument("--launches", default="4,8,16", help="launches of the search, with the baseline's")
     parser.add_argument("--seeds", type=int, default=1, help="studies of each method on each problem")
@@ -60,7 +65,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print every study as a line of JSON")
     parser.add_argument("--keep", type=Path, help="a file of studies: what it holds is not run again")
     parser.add_argument("--again", default="", help="methods whose kept studies are run again")
-    return parser.parse_args(arguments)
+    parser.add_argument("--backwards", action="store_true", help="begin with the last study (with --keep)")
+    options = parser.parse_args(arguments)
+    options.problems = options.problems or ("sealed" if options.sealed else "dev")
+    return options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,19 +81,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     launches = [int(n) for n in options.launches.split(",")]
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     keeper = Keeper(options.keep, again=options.again.split(","))
-    scores: list[Score] = []
     notes: list[str] = []
-    begun = time.perf_counter()
+    studies: list[Study] = []
     for name in names:
         method = METHODS[name]
         wanted = [(p, method, count, seed) for count in launches for p in problems for seed in seeds]
         if (missing := method.missing()) and not all(map(keeper.holds, wanted)):
             notes.append(f"{name} was left out: {missing} is not installed")
-            continue
-        for study in wanted:
-            score = keeper.score(study)
-            scores.append(score)
-            _tell(score, options.json)
+        else:
+            studies += wanted
+    begun = time.perf_counter()
+    try:
+        for study in reversed(studies) if options.backwards else studies:
+            _tell(keeper.score(study), options.json)
+    except KeyboardInterrupt:
+        print("interrupted" + (": the same command goes on" if options.keep else ""), file=sys.stderr)
+        return 130
+    scores = [keeper.score(study) for study in studies]
     lines = [*summary(scores), "", *by_problem(problems, scores)]
     lines += ["", *(f"- {note}" for note in notes)] if notes else []
     lines += ["", f"Seeds {seeds.start} to {seeds.stop - 1}, {datetime.now(UTC):%Y-%m-%d}."]

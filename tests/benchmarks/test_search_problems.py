@@ -7,7 +7,7 @@ import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,14 +19,17 @@ from search_parts import best as best_module  # noqa: E402
 from search_parts.best import LEAST_LOSS, best_of  # noqa: E402
 from search_parts.developing import DEVELOPING  # noqa: E402
 from search_parts.engine import P99_NOISE, THROUGHPUT_NOISE, TrueEngine  # noqa: E402
+from search_parts.keeper import Keeper  # noqa: E402
 from search_parts.longrun import DRAWS, LongRun, turned  # noqa: E402
+from search_parts.methods import METHODS, Method  # noqa: E402
 from search_parts.problem import Problem  # noqa: E402
-from search_parts.score import worth  # noqa: E402
-from search_parts.truth import REQUESTS, Scale  # noqa: E402
+from search_parts.score import Score, worth  # noqa: E402
+from search_parts.truth import FINE, REQUESTS, Scale  # noqa: E402
 
 from tuner.engines.base import LaunchFailure  # noqa: E402
 from tuner.engines.simulated.prefixes import no_prefixes, prefixes_of  # noqa: E402
 from tuner.engines.simulated.scheduler import Simulation  # noqa: E402
+from tuner.measure import Judgement  # noqa: E402
 from tuner.measure.loadtest import LoadTest  # noqa: E402
 from tuner.replay import Workload  # noqa: E402
 from tuner.space import LaunchConfig  # noqa: E402
@@ -171,6 +174,68 @@ def test_an_export_that_one_draw_lets_pass_breaks_the_slo_where_the_long_run_doe
     assert at_its_most.share_of_slo > 1.0 and at_its_most.broken and at_its_most.regret == 1.0
     assert with_room.share_of_slo < 1.0 and not with_room.broken and with_room.regret == pytest.approx(0.0)
     assert at_its_most.true_rps == with_room.true_rps
+
+
+class _Ran:
+    """Stands for a search that takes minutes: says what was asked of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, str, int, int]] = []
+
+    def __call__(self, problem: Problem, method: Method, launches: int, seed: int) -> Score:
+        self.asked.append((problem.number, method.name, launches, seed))
+        figures = {"regret": 0.1, "export_rps": 1.0, "true_rps": 1.0, "best_rps": 1.0, "engine_s": 9.0}
+        counts = {"used": launches, "finals": 2, "crashes": 0, "foreseeable": 0}
+        return Score(
+            problem.number, method.name, launches, seed, broken=False, wall_s=1.0, **figures, **counts
+        )
+
+
+def test_processes_side_by_side_share_the_studies_of_a_file(tmp_path: Path) -> None:
+    file, ran, beside = tmp_path / "studies.jsonl", _Ran(), _Ran()
+    studies = [(problem, METHODS["random"], 8, 0) for problem in DEVELOPING[:3]]
+    one, other = Keeper(file, search=ran), Keeper(file, search=beside)
+    one.score(studies[0])
+    other.score(studies[2])
+    for keeper in (one, other):
+        assert [keeper.score(study).problem for study in studies] == [1, 2, 3]
+    assert ran.asked == [(1, "random", 8, 0), (2, "random", 8, 0)] and beside.asked == [(3, "random", 8, 0)]
+
+
+def test_a_study_that_was_cut_off_while_it_was_written_is_run_again(tmp_path: Path) -> None:
+    file, ran = tmp_path / "studies.jsonl", _Ran()
+    studies = [(problem, METHODS["random"], 8, 0) for problem in DEVELOPING[:2]]
+    for study in studies:
+        Keeper(file, search=_Ran()).score(study)
+    file.write_bytes(file.read_bytes()[:-30])
+    keeper = Keeper(file, search=ran)
+    assert [keeper.holds(study) for study in studies] == [True, False]
+    keeper.score(studies[1])
+    assert ran.asked == [(2, "random", 8, 0)]
+    after = Keeper(file, again=["tpe"], search=ran)
+    assert all(after.holds(study) for study in studies)
+    assert not any(Keeper(file, again=["random"]).holds(study) for study in studies)
+
+
+def test_a_bracket_begins_above_a_lull_that_looked_like_a_queue() -> None:
+    scale = Scale(DEVELOPING[0])
+
+    class _Lull:
+        """Stands for a server whose backlog seems to grow at one load well below what it carries."""
+
+        def __init__(self, lull: int, most: int) -> None:
+            self.lull, self.most = lull, most
+
+        def judge(self, server: object, rps: float) -> Judgement:
+            step = round(np.log(rps / scale.load(0)) / np.log(FINE))
+            fine = step != self.lull and step <= self.most
+            return SimpleNamespace(margin=-0.5 if fine else 0.5, unstable=not fine)  # type: ignore[return-value]
+
+    for lull in (0, 16, 32):
+        scale._judge = _Lull(lull, 100).judge  # type: ignore[method-assign]
+        assert scale._search(None, 0.0) == pytest.approx(scale.load(100))
+    scale._judge = _Lull(500, -70).judge  # type: ignore[method-assign]
+    assert scale._search(None, 0.0) == pytest.approx(scale.load(-70))
 
 
 def test_sealed_problems_stay_sealed() -> None:

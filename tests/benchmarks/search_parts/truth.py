@@ -101,6 +101,10 @@ class Scale:
         for _ in range(_MOST):
             if passes(step):
                 low, step = step, step + _STRIDE
+            elif step >= start and passes(
+                step + _STRIDE
+            ):  # it was no queue, only traffic that looked like one
+                low, step = step + _STRIDE, step + 2 * _STRIDE
             else:
                 high, step = step, step - _STRIDE
             if low is not None and high is not None:
