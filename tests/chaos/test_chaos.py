@@ -17,6 +17,6 @@ STUDIES = 20 if os.environ.get("CI") or os.environ.get("KIMI_TUNE_LONG") else 3
 
 @pytest.mark.timeout(1800)
 def test_no_fault_costs_more_than_the_trial_in_hand() -> None:
-    outcomes, summary = chaos(STUDIES, seed=1)
+    outcomes, summary = chaos(STUDIES, seed=1, lanes=min(STUDIES, 4))
     assert not summary["wrong"]
     assert any(done.hit for done in outcomes)

@@ -7,7 +7,7 @@ import errno
 from tuner.errors import BadRequest, EngineUnavailable, TuneError
 from tuner.study.storage_faults import AGAIN, storage_fault
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _CLOSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
