@@ -26,6 +26,8 @@ KEY = "sk-proj-" + "x9" * 12
         (f"Authorization: Bearer {KEY}", KEY),
         ("authorization: Basic dXNlcjpwYXNzd29yZA==", "dXNlcjpwYXNzd29yZA=="),
         ("cannot reach postgresql://tuner:s3cret!pw@db.example:5432/studies", "s3cret!pw"),
+        ("cannot reach mysql://tuner:s3c/ret:pw@db.example/studies", "s3c/ret:pw"),
+        ("postgresql://db.example/studies?user=tuner&password=s3cretpw&sslmode=require", "s3cretpw"),
         ("vllm serve m --api-key abcdefgh12 --port 8000", "abcdefgh12"),
         ("vllm serve m --api-key=abcdefgh12", "abcdefgh12"),
         ("non-default args: {'api_key': 'abcdefgh12', 'port': 8000}", "abcdefgh12"),

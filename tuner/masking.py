@@ -17,7 +17,12 @@ _PATTERNS = (
     (re.compile(r"\bhf_[A-Za-z0-9]{16,}"), MASK),
     (re.compile(r"\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}"), MASK),
     (re.compile(r"\b(Bearer|Basic)\s{1,9}[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE), rf"\1 {MASK}"),
-    (re.compile(r"(://[^\s:/@]{0,100}):[^\s@/]{1,200}@"), rf"\1:{MASK}@"),
+    # a slash may stand in a password, but host:80/path is none
+    (re.compile(r"(://[^\s:/@]{0,100}):(?!\d{1,5}/)[^\s@]{1,200}@"), rf"\1:{MASK}@"),
+    (
+        re.compile(r"([?&](?:[\w-]{0,30}passw(?:or)?d|passphrase|token)=)[^\s&#'\"]+", re.IGNORECASE),
+        rf"\1{MASK}",
+    ),
     (
         re.compile(
             r"(--?(?:api[-_]key|hf[-_]token|[\w-]{0,30}passw(?:or)?d)(?:\s{1,9}|=))[^\s'\"]+", re.IGNORECASE

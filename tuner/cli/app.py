@@ -15,6 +15,7 @@ from tuner.cli.doctor import doctor
 from tuner.cli.explain import explain
 from tuner.cli.export import export
 from tuner.cli.faults import told_plainly
+from tuner.cli.interrupt import GOES_ON
 from tuner.cli.output import print_error
 from tuner.cli.record import record
 from tuner.cli.replay import replay
@@ -23,6 +24,7 @@ from tuner.cli.simulate import simulate
 from tuner.cli.tune import tune
 from tuner.cli.worker import worker
 from tuner.errors import BadRequest, Exit, TuneError
+from tuner.masking import mask
 
 app = typer.Typer(
     name="kimi-tune",
@@ -60,7 +62,7 @@ def run(argv: Sequence[str]) -> int:
         return int(code) if isinstance(code, int) else Exit.OK
     except TuneError as error:
         if verbose:
-            traceback.print_exc()
+            _print_traceback()
         return print_error(error, wants_json)
     except typer.TyperException as error:
         return print_error(_usage(error), wants_json)
@@ -72,7 +74,7 @@ def run(argv: Sequence[str]) -> int:
         return Exit.OK
     except Exception as error:
         if verbose:
-            traceback.print_exc()
+            _print_traceback()
         known = told_plainly(error)
         if known is not None:
             return print_error(known, wants_json)
@@ -81,8 +83,12 @@ def run(argv: Sequence[str]) -> int:
         return Exit.OWN_FAULT
 
 
+def _print_traceback() -> None:
+    print(mask(traceback.format_exc()), file=sys.stderr, end="")
+
+
 def _interrupted() -> int:
-    print("kimi-tune: interrupted; the same command goes on where it stopped", file=sys.stderr)
+    print(GOES_ON, file=sys.stderr)
     return Exit.INTERRUPTED
 
 

@@ -12,6 +12,8 @@ from types import FrameType
 
 from tuner.errors import Exit
 
+GOES_ON = "kimi-tune: interrupted; the same command goes on where it stopped"
+
 
 @contextmanager
 def interruptible() -> Iterator[None]:
@@ -29,6 +31,7 @@ def interruptible() -> Iterator[None]:
         nonlocal asked
         asked += 1
         if asked > 1:
+            os.write(2, f"{GOES_ON}\n".encode())  # what print holds may be locked where we came in
             os._exit(Exit.INTERRUPTED)
         print("kimi-tune: stopping the servers; once more ends at once", file=sys.stderr, flush=True)
         raise KeyboardInterrupt

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tuner.cli.interrupt import interruptible
 from tuner.cli.options import QuietOption, VerboseOption
 from tuner.cli.output import console
 from tuner.cli.setup import AUTO
@@ -58,7 +59,7 @@ def worker(
             f"--storage {storage}: SQLite is for one host", "use PostgreSQL, MySQL or grpc://HOST:PORT"
         )
     out = console(to_stderr=False)
-    with watching(out, verbose=verbose, quiet=quiet) as observer:
+    with interruptible(), watching(out, verbose=verbose, quiet=quiet) as observer:
         found = join_study(place, observer.note)
         spec = spec_of(found.user_attrs.get("job") or {}, trace, model)
         job, engine = make_job(

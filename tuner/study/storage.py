@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
 SQLITE_TIMEOUT_S = 60
+_TABLE_TRIES, _TABLE_WAIT_S = 5, 0.5
+_PRIVATE = 0o700
 GRPC = "grpc://"
 """How the address of Optuna's gRPC proxy begins."""
 GRPC_PORT = 13000
@@ -72,6 +75,28 @@ def exists(place: StudyPlace) -> bool:
     return place.storage is None and (place.folder / "study.db").exists()
 
 
+def make_folder(job: Job, place: StudyPlace) -> None:
+    """Make the study's folder, for its owner alone where the trace carries text.
+
+    Servers are sent that text and may quote it in the logs that are kept here; figures, lengths and salted
+    block ids are all that the study itself writes.
+
+    Raises:
+        BadRequest: it cannot be made.
+    """
+    private = job.trace.bodies is not None
+    try:
+        place.folder.mkdir(mode=_PRIVATE if private else 0o777, parents=True, exist_ok=True)
+        if private:  # one that was there before
+            place.folder.chmod(_PRIVATE)
+    except OSError as error:
+        raise _cannot_be_written(place, error) from error
+
+
+def _cannot_be_written(place: StudyPlace, error: OSError) -> BadRequest:
+    return BadRequest(f"{place.folder}: cannot be written ({error.strerror})", "name another folder")
+
+
 def open_storage(place: StudyPlace, *, quick: bool = False) -> Any:
     """The Optuna storage of a place, its folder made.
 
@@ -89,9 +114,7 @@ def open_storage(place: StudyPlace, *, quick: bool = False) -> Any:
         url = place.url()
         storage = _connect(url)
     except OSError as error:
-        raise BadRequest(
-            f"{place.folder}: cannot be written ({error.strerror})", "name another folder"
-        ) from error
+        raise _cannot_be_written(place, error) from error
     except Exception as error:
         if (fault := storage_fault(error)) is not None and place.storage is None:
             raise fault from error
@@ -116,7 +139,22 @@ def _connect(url: str) -> Any:
     options: dict[str, Any] = {"pool_pre_ping": True}
     if url.startswith("sqlite"):
         options = {"connect_args": {"timeout": SQLITE_TIMEOUT_S}}
-    return optuna.storages.RDBStorage(url, engine_kwargs=options)
+    for left in range(_TABLE_TRIES - 1, -1, -1):
+        try:
+            return optuna.storages.RDBStorage(url, engine_kwargs=options)
+        except Exception as error:
+            if not left or not _made_by_another(error):
+                raise
+            time.sleep(_TABLE_WAIT_S)
+    raise AssertionError("unreachable")
+
+
+def _made_by_another(error: Exception) -> bool:
+    """Whether a process on another host made the empty database's tables at the same moment."""
+    from sqlalchemy import exc
+
+    said = str(error).lower()
+    return isinstance(error, exc.DBAPIError) and ("already exists" in said or "duplicate" in said)
 
 
 def join_study(place: StudyPlace, say: Callable[[str], None] | None = None) -> Study:
@@ -161,6 +199,7 @@ def open_study(job: Job, place: StudyPlace, say: Callable[[str], None] | None = 
     """
     import optuna
 
+    make_folder(job, place)
     study = optuna.create_study(
         study_name=place.name,
         storage=patient(_cached(open_storage(place, quick=job.engine.deterministic)), say),

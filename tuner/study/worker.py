@@ -26,7 +26,7 @@ from tuner.study.load import Offer, make_offer
 from tuner.study.owning import BEAT, OWNER
 from tuner.study.records import Observer
 from tuner.study.search import untrue
-from tuner.study.storage import StudyPlace, plain
+from tuner.study.storage import StudyPlace, make_folder, plain
 from tuner.study.windows import split
 from tuner.study.wire import DONE, TASK, WORKER, finding_to_json
 
@@ -91,6 +91,7 @@ def work(
     With slots, so many of them work beside each other.
     """
     check_same(job, study)
+    make_folder(job, place)
     offer = make_offer(split(job.trace, job.spec.load).search, job.spec)
     ended = threading.Event()
     counts: list[int] = []
