@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -130,6 +130,79 @@ def test_same_times_without_shared_prefixes(case: tuple[Limits, Trace, SimpleCos
 @given(cases(shared=True))
 def test_same_times_with_shared_prefixes(case: tuple[Limits, Trace, SimpleCost, int | None]) -> None:
     compare(*case)
+
+
+def bursts(seed: int, room: float) -> tuple[Limits, Trace]:
+    """Bursts and pauses, long and short answers, in `room` times the blocks that the longest one needs."""
+    rng = np.random.default_rng(seed)
+    count, size = 150, int(rng.choice([1, 4, 7, 16]))
+    prompts, answers = rng.integers(1, 40, count), rng.integers(1, rng.choice([4, 30, 90], count))
+    longest = int((prompts + answers).max())
+    limits = Limits(
+        max_num_seqs=int(rng.choice([4, 8, 64])),
+        max_num_batched_tokens=int(rng.choice([64, 200])),
+        block_size=size,
+        kv_blocks=int(room * -(-longest // size)) + 2,
+        max_model_len=longest,
+        prefix_caching=bool(rng.integers(2)),
+        async_scheduling=bool(seed % 2),
+        reserve_full_sequence=bool(rng.integers(2)),
+    )
+    gaps = rng.choice([0.0, 0.010137219, 0.050391723, 0.300711937], count, p=[0.2, 0.4, 0.3, 0.1])
+    return limits, Trace(
+        arrival_s=np.cumsum(gaps) - gaps[0],
+        input_tokens=prompts.astype(np.int32),
+        output_tokens=answers.astype(np.int32),
+        session=np.arange(count, dtype=np.int64),
+        block_offsets=np.zeros(count + 1, dtype=np.int64),
+        block_ids=np.zeros(0, dtype=np.int64),
+        block_tokens=0,
+        source=TraceSource(format="test"),
+    )
+
+
+@pytest.mark.parametrize("users", [None, 6])
+@pytest.mark.parametrize("room", [1.0, 2.5, 6.0, 40.0])
+def test_same_times_in_and_out_of_calm_stretches(room: float, users: int | None) -> None:
+    preemptions = [compare(*bursts(seed, room), SimpleCost(), users) for seed in range(6)]
+    assert any(preemptions) == (room < 6.0)
+
+
+@dataclass
+class Heard:
+    """An observer that stops a replay after so many looks."""
+
+    looks: int = 1 << 30
+    firsts: dict[int, float] = field(default_factory=dict)
+    lasts: dict[int, tuple[float, float, float]] = field(default_factory=dict)
+
+    def first(self, request: int, arrival_s: float, at_s: float) -> None:
+        self.firsts[request] = at_s
+
+    def ended(self, request: int, arrival_s: float, first_s: float, at_s: float) -> None:
+        self.lasts[request] = arrival_s, first_s, at_s
+
+    def stop(self, now_s: float) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+@pytest.mark.parametrize("users", [None, 6])
+@pytest.mark.parametrize("room", [2.5, 40.0])
+@pytest.mark.parametrize("looks", [1 << 30, 4])
+def test_an_observer_hears_what_the_timeline_tells(room: float, users: int | None, looks: int) -> None:
+    limits, trace = bursts(3, room)
+    columns = trace.arrival_s.tolist(), trace.input_tokens.tolist(), trace.output_tokens.tolist()
+    heard = Heard(looks)
+    told = Simulation(
+        limits, SimpleCost(), no_prefixes(len(trace)), *columns, users=users, observer=heard
+    ).run()
+    assert told.stopped == (looks < len(trace))
+    assert (len(heard.lasts) < len(trace)) == told.stopped
+    assert heard.firsts == {i: at for i, at in enumerate(told.first_s) if not np.isnan(at)}
+    assert heard.lasts == {
+        i: (told.arrival_s[i], told.first_s[i], at) for i, at in enumerate(told.last_s) if not np.isnan(at)
+    }
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,8 @@ class BlockManager:
         self._runs = len(prefixes.blocks)
         self._first_copy = self._runs + len(prefixes.chains)
         self._refs = [0] * (self._first_copy + len(prefixes.chains))
-        self._held: list[list[int]] = [[] for _ in prefixes.chains]
+        nothing: list[int] = []  # replaced at admission, before anything is put in
+        self._held = [nothing] * len(prefixes.chains)
         self._copies: dict[int, deque[int]] = {}
         self.free = limits.usable_blocks
         self.hit_tokens = self.loaded_tokens = 0
@@ -64,6 +65,12 @@ class BlockManager:
     def _start_queue(self) -> FreeQueue:
         self.queue = FreeQueue(self.free, len(self._refs))
         return self.queue
+
+    def take(self, count: int) -> None:
+        """Hand out so many blocks; the caller knows that they are free."""
+        self.free -= count
+        if self.queue is not None:
+            self.queue.hand_out(count)
 
     def admit(self, request: int, total: int, budget: int) -> tuple[int, int] | None:
         """Admit a request of `total` tokens into a step with `budget` tokens left.

@@ -1,8 +1,9 @@
 """vLLM's V1 scheduler in virtual time, on sums over the running requests instead of the requests themselves.
 
-All decoding requests take one token a step, so a step needs only their number, the sum of their contexts and
-how many of them begin a new KV block; a request is touched when it is admitted, prefilled and ended, and one
-by one only when blocks run out. Stretches of steps in which nothing can change are advanced in closed form.
+All decoding requests take one token a step, so a step needs only their number and the sum of their contexts;
+a request is touched when it is admitted, prefilled and ended, and one by one only when blocks run out.
+Stretches of steps in which nothing can change are advanced in closed form. While all that runs fits to its
+end, nobody counts the blocks that the decodes begin: they are caught up with when that ends.
 
 The rules are those of vllm/v1/core/sched/scheduler.py and kv_cache_manager.py (0.18 to 0.33); with
 asynchronous scheduling a step is scheduled when the one before begins, so that arrivals and ends are seen a
@@ -16,17 +17,14 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from tuner.engines.simulated.blocks import BlockManager
+from tuner.engines.simulated.calm import FOREVER, LOOK_EVERY, MASK, SHIFT, Calm, Moment
 from tuner.engines.simulated.coming import Coming
 from tuner.engines.simulated.limits import Limits
 from tuner.engines.simulated.prefixes import Prefixes
+from tuner.engines.simulated.running import ENDING, GONE, RUNNING, Running
 from tuner.engines.simulated.stretch import steps_until
 from tuner.engines.simulated.timeline import Observer, StepCost, Timeline
 from tuner.traces.causal import Turns
-
-_SHIFT = 22
-_MASK = (1 << _SHIFT) - 1
-_WAITING, _RUNNING, _ENDING, _GONE = range(4)
-_LOOK_EVERY = 32
 
 
 class Simulation:
@@ -53,69 +51,9 @@ class Simulation:
         self._in, self._out = input_tokens, output_tokens
         self._users, self._turns = users, turns
         self._blocks = BlockManager(limits, prefixes)
-        self._chained = any(prefixes.chains) and limits.prefix_caching
         arrivals = [0.0] * min(users, requests) if users is not None else arrival_s
-        nan = math.nan
-        self.timeline = Timeline(arrivals, [nan] * requests, [nan] * requests)
-        self._state = bytearray(requests)
-        self._made = [0] * requests
-        self._final_step = [-1] * requests
-        self._order: list[int] = []
-        self._resumed: list[int] = []
-        self._begins = [0] * limits.block_size
-        """How many decoding requests begin a block in a step, by step modulo block size."""
-        self._sums = (0, 0, 0, -1, 0)
-        """(decoding requests, the sum of their contexts, requests that ended unnoticed, the request whose
-        prompt is partly computed (always the last admitted; -1: none), its computed tokens)."""
-
-    def _preempt_last(self, step: int) -> int:
-        """Preempt the last running request, in step `step` before it was scheduled there."""
-        order, state = self._order, self._state
-        request = order.pop()
-        while state[request] == _GONE:
-            request = order.pop()
-        self.timeline.preemptions += 1
-        decodes, context, ending, partial, done = self._sums
-        if state[request] == _ENDING:
-            self._release(request)
-            self._sums = decodes, context, ending - 1, partial, done
-            return request
-        if request == partial:
-            tokens = done
-            self._sums = decodes, context, ending, -1, 0
-        else:
-            final = self._final_step[request]
-            length = self._in[request] + self._out[request] - 2
-            tokens = length - final + step
-            self._made[request] = tokens + 1 - self._in[request]
-            self._sums = decodes - 1, context - tokens - 1, ending, partial, done
-            self._begins[(final - length) % self._limits.block_size] -= 1
-            self._final_step[request] = -1
-        state[request] = _WAITING
-        self._blocks.preempt(request, tokens)
-        self._resumed.append(request)
-        return request
-
-    def _release(self, request: int) -> None:
-        self._state[request] = _GONE
-        self._blocks.release(request, self._in[request] + self._out[request] - 1)
-
-    def _walk(self, step: int) -> None:
-        """Blocks have run out: the running requests take theirs one by one, the last ones give way."""
-        size, blocks, state, order = self._limits.block_size, self._blocks, self._state, self._order
-        finals, made_in, made_out = self._final_step, self._in, self._out
-        partial = self._sums[3]
-        for request in list(order):
-            if state[request] != _RUNNING or request == partial:
-                continue
-            if (made_in[request] + made_out[request] - 2 - finals[request] + step) % size:
-                continue
-            while not blocks.free:
-                if self._preempt_last(step) == request:
-                    return
-            blocks.free -= 1
-            if blocks.queue is not None:
-                blocks.queue.hand_out(1)
+        self.timeline = Timeline(arrivals, [math.nan] * requests, [math.nan] * requests)
+        self._running = Running(limits.block_size, self._blocks, self.timeline, input_tokens, output_tokens)
 
     def run(self) -> Timeline:
         """Simulate to the end, or to where the observer stops it."""
@@ -125,132 +63,165 @@ class Simulation:
         lag, chunked, reserve = limits.async_scheduling, limits.chunked_prefill, limits.reserve_full_sequence
         decode_cost, mixed_cost = cost.decode, cost.mixed
         token_s, crowd_s = cost.frontend_token_s, cost.frontend_crowd_s
-        inputs, outputs, state = self._in, self._out, self._state
-        made, finals, begins = self._made, self._final_step, self._begins
-        order, resumed = self._order, self._resumed
+        inputs, outputs, running = self._in, self._out, self._running
+        state, made, finals, begins = running.state, running.made, running.final_step, running.begins
+        order, resumed, lengths = running.order, running.resumed, running.lengths
+        at_end, usable = running.blocks_at_end, limits.usable_blocks
         arrival, first, last = timeline.arrival_s, timeline.first_s, timeline.last_s
         requests, known, head = len(inputs), len(arrival), 0
         coming = Coming(self._turns, arrival) if self._turns is not None else None
         next_s = arrival[0] if known else math.inf
-        heap = [1 << 62]  # never empty
-        ended: list[int] = []
-        ended_before: list[int] = []
+        heap = [FOREVER]
+        due: list[int] = []  # ended, and noticed when the next step is scheduled
+        unseen: list[int] = []  # ended in the step in flight
         now = view = front = running_s = idle_s = 0.0
         step = turns = steps = 0
-        # kept in step with the fields that _walk and _preempt_last work on
         decodes = context = ending = partial_done = partial_total = 0
         partial = -1
-        lengths = [a + b - 2 for a, b in zip(inputs, outputs, strict=True)]
-        chained = self._chained
-        rates_of, rates = -1, (0.0, 0.0, 0.0, 0.0)
+        rates_of: dict[int, tuple[float, float, float, float]] = {}
+        # roomy: what runs fits to its end (in `reserved` blocks) and no cached block is handed out (at most
+        # `spent` blocks were since the start); `covered` of what decodes hold are taken from the free blocks
+        roomy, reserved, spent, covered = True, 0, 0, 0
+        calm = None
+        if noise is None and coming is None and blocks.queue is None:
+            calm = Calm(
+                limits, cost, timeline, running, inputs, outputs, heap, closed=closed, observer=observer
+            )
 
         while True:
-            # what ended is noticed: a step late with asynchronous scheduling
-            if ended or ended_before:
-                if lag:
-                    due, ended_before, ended = ended_before, ended, []
-                else:
-                    due, ended = ended, []
+            preempted = waiting = False
+            tokens = chunks = 0
+            prefilled: list[int] = []
+            if not roomy or next_s <= view or partial >= 0 or resumed or not decodes:
                 for request in due:
-                    if state[request] != _ENDING:
+                    if state[request] != ENDING:
                         continue
                     ending -= 1
+                    reserved -= at_end[request]
                     if blocks.queue is None:
-                        state[request] = _GONE
-                        blocks.free += lengths[request] // size + 1
+                        state[request] = GONE
+                        blocks.free += at_end[request]
                     else:
-                        self._release(request)
-
-            # running requests first
-            preempted = False
-            need = begins[step % size]
-            if need:
-                if need <= blocks.free:
-                    blocks.free -= need
-                    if blocks.queue is not None:
-                        blocks.queue.hand_out(need)
-                else:
-                    before = timeline.preemptions
-                    self._sums = decodes, context, ending, partial, partial_done
-                    self._walk(step)
-                    decodes, context, ending, partial, partial_done = self._sums
-                    preempted = timeline.preemptions > before
-            budget = max_batch - decodes
-            tokens = pairs = reads = chunks = 0
-            prefilled: list[int] = []
-            if partial >= 0:
-                done = partial_done
-                chunk = min(partial_total - done, budget)
-                need = -(-(done + chunk) // size) + -done // size
-                if need > blocks.free:
-                    self._sums = decodes, context, ending, partial, partial_done
-                    self._preempt_last(step)
-                    decodes, context, ending, partial, partial_done = self._sums
-                    preempted = True
-                else:
-                    blocks.free -= need
-                    if blocks.queue is not None:
-                        blocks.queue.hand_out(need)
-                    budget -= chunk
-                    chunks, tokens = 1, chunk
-                    pairs = chunk * done + chunk * (chunk + 1) // 2
-                    done += chunk
-                    reads = done
-                    blocks.computed(partial, done)
-                    if done == partial_total:
-                        prefilled.append(partial)
-                        partial = -1
-                    else:
-                        partial_done = done
-
-            # waiting requests, first come first served, up to the first that does not fit
-            waiting = next_s <= view or bool(resumed)
-            if waiting and not preempted:
-                room = max_seqs - decodes - ending - len(prefilled) - (partial >= 0)
-                while budget > 0 and room > 0:
-                    if resumed:
-                        request = resumed[-1]
-                    elif next_s <= view:
-                        request = head if coming is None else coming.first
-                    else:
-                        waiting = False
+                        running.release(request)
+                due.clear()
+                if roomy and partial < 0 and not resumed and calm is not None and calm.worth_it(turns):
+                    # some may have given way although they had ended
+                    unseen = [request for request in unseen if state[request] == ENDING]
+                    reserved -= sum(at_end[request] for request in unseen)
+                    moment = Moment(
+                        now, view, front, next_s, running_s, idle_s, step, turns, steps,
+                        decodes, context, reserved, head, known, unseen,
+                    )  # fmt: skip
+                    calm.advance(moment)
+                    now, view, front, next_s = moment.now, moment.view, moment.front, moment.next_s
+                    running_s, idle_s, step = moment.running_s, moment.idle_s, moment.step
+                    turns, steps = moment.turns, moment.steps
+                    decodes, context, unseen = moment.decodes, moment.context, moment.unseen
+                    head, known, ending = moment.head, moment.known, len(unseen)
+                    unnoticed = sum(at_end[request] for request in unseen)
+                    reserved, covered = moment.reserved + unnoticed, running.held(step, decodes, context)
+                    blocks.free = usable - covered - unnoticed
+                    if timeline.stopped:
                         break
-                    total = inputs[request] + made[request]
-                    if chained or blocks.queue is not None:
-                        admitted = blocks.admit(request, total, budget)
-                        if admitted is None:
-                            break
-                        hit, chunk = admitted
-                        if hit and not resumed:
-                            blocks.hit_tokens += hit
+
+                # running requests first
+                if not roomy:
+                    if blocks.queue is None and reserved <= usable - usable // 8:
+                        roomy, covered = True, running.held(step, decodes, context)
+                    elif need := begins[step % size]:
+                        if need <= blocks.free:
+                            blocks.take(need)
+                        else:
+                            before = timeline.preemptions
+                            sums = decodes, context, ending, partial, partial_done, reserved
+                            sums = running.walk(step, sums)
+                            decodes, context, ending, partial, partial_done, reserved = sums
+                            preempted = timeline.preemptions > before
+                budget = max_batch - decodes
+                pairs = reads = 0
+                if partial >= 0:
+                    done = partial_done
+                    chunk = min(partial_total - done, budget)
+                    need = -(-(done + chunk) // size) + -done // size
+                    if need > blocks.free:
+                        sums = decodes, context, ending, partial, partial_done, reserved
+                        _, sums = running.preempt_last(step, sums)
+                        decodes, context, ending, partial, partial_done, reserved = sums
+                        preempted = True
                     else:
-                        hit, chunk = 0, total
-                        if total > budget:
-                            if not chunked:
+                        blocks.take(need)
+                        budget -= chunk
+                        chunks, tokens = 1, chunk
+                        pairs = chunk * done + chunk * (chunk + 1) // 2
+                        done += chunk
+                        reads = done
+                        blocks.computed(partial, done)
+                        if done == partial_total:
+                            prefilled.append(partial)
+                            partial = -1
+                        else:
+                            partial_done = done
+
+                # waiting requests, first come first served, up to the first that does not fit
+                waiting = next_s <= view or bool(resumed)
+                if waiting and not preempted:
+                    room = max_seqs - decodes - ending - len(prefilled) - (partial >= 0)
+                    while budget > 0 and room > 0:
+                        if resumed:
+                            request = resumed[-1]
+                        elif next_s <= view:
+                            request = head if coming is None else coming.first
+                        else:
+                            waiting = False
+                            break
+                        total = inputs[request] + made[request]
+                        ends_with = at_end[request]
+                        if roomy and (
+                            reserved + ends_with > usable
+                            or (blocks.queue is not None and spent + ends_with > usable)
+                        ):
+                            roomy = False
+                            blocks.take(running.held(step + 1, decodes, context + decodes) - covered)
+                        if blocks.queue is not None:
+                            admitted = blocks.admit(request, total, budget)
+                            if admitted is None:
                                 break
-                            chunk = budget
-                        need = -(-chunk // size)
-                        if (-(-total // size) if reserve else need) > blocks.free:
-                            break
-                        blocks.free -= need
-                    if resumed:
-                        resumed.pop()
-                    else:
-                        head += 1
-                        next_s = coming.taken() if coming else arrival[head] if head < known else math.inf
-                    state[request] = _RUNNING
-                    order.append(request)
-                    room -= 1
-                    budget -= chunk
-                    chunks += 1
-                    tokens += chunk
-                    pairs += chunk * hit + chunk * (chunk + 1) // 2
-                    hit += chunk
-                    reads += hit
-                    if hit == total:
-                        prefilled.append(request)
-                    else:
-                        partial, partial_done, partial_total = request, hit, total
+                            hit, chunk = admitted
+                            if hit and not resumed:
+                                blocks.hit_tokens += hit
+                            spent += ends_with if blocks.loaded_tokens else ends_with - hit // size
+                        else:
+                            hit, chunk = 0, total
+                            if total > budget:
+                                if not chunked:
+                                    break
+                                chunk = budget
+                            need = -(-chunk // size)
+                            if (-(-total // size) if reserve else need) > blocks.free:
+                                break
+                            blocks.free -= need
+                        reserved += ends_with
+                        if resumed:
+                            resumed.pop()
+                        else:
+                            head += 1
+                            if coming is not None:
+                                next_s = coming.taken()
+                            else:
+                                next_s = arrival[head] if head < known else math.inf
+                        state[request] = RUNNING
+                        order.append(request)
+                        room -= 1
+                        budget -= chunk
+                        chunks += 1
+                        tokens += chunk
+                        pairs += chunk * hit + chunk * (chunk + 1) // 2
+                        hit += chunk
+                        reads += hit
+                        if hit == total:
+                            prefilled.append(request)
+                        else:
+                            partial, partial_done, partial_total = request, hit, total
 
             start = now
             if tokens:
@@ -266,17 +237,20 @@ class Simulation:
                 if sampled:
                     front = (front if front > now else now) + sampled * (token_s + crowd_s * sampled)
             elif decodes:
-                if decodes != rates_of:
-                    rates_of, rates = decodes, decode_cost(decodes)
+                rates = rates_of.get(decodes)
+                if rates is None:
+                    rates = rates_of[decodes] = decode_cost(decodes)
                 base, floor, fixed, slope = rates
                 seconds = fixed + slope * context
                 flat = seconds < floor
                 seconds = base + (floor if flat else seconds)
-                while finals[heap[0] & _MASK] != heap[0] >> _SHIFT:
+                top = heap[0]
+                while finals[top & MASK] != top >> SHIFT:
                     heappop(heap)
+                    top = heap[0]
                 count = 1
-                if not preempted and noise is None and not (waiting and ended_before):
-                    count = (heap[0] >> _SHIFT) - step + 1
+                if not preempted and noise is None and not (waiting and unseen):
+                    count = (top >> SHIFT) - step + 1
                     if count > 1:
                         grow = 0.0 if flat else slope * decodes
                         if flat and slope > 0.0:
@@ -285,10 +259,10 @@ class Simulation:
                             wanted = next_s - now
                             if wanted <= 0.0:
                                 count = 1
-                            else:
+                            elif count * seconds + grow * (count * (count - 1) // 2) >= wanted:
                                 count = min(count, steps_until(wanted, seconds, grow, count) + lag)
-                        if count > 1:
-                            count = self._with_blocks(step, count, decodes)
+                        if not roomy and count > 1:
+                            count = running.take_stretch(step, count, decodes)
                 if count == 1:
                     if noise is not None:
                         seconds *= noise()
@@ -306,7 +280,9 @@ class Simulation:
                     context += decodes * (count - 1)
             else:
                 # nothing to do: steps in flight end first, then the clock goes on to the next arrival
-                if ended_before or ended or view < now:
+                if due or unseen or view < now:
+                    due += unseen
+                    unseen = []
                     view = now
                     continue
                 if next_s == math.inf:
@@ -319,17 +295,19 @@ class Simulation:
             steps += count
 
             # ends and first tokens, as the client sees them behind the frontend
-            bound = (step + 1) << _SHIFT
+            ended: list[int] = []
+            bound = (step + 1) << SHIFT
             while heap[0] < bound:
-                request = heappop(heap) & _MASK
+                request = heappop(heap) & MASK
                 if finals[request] != step:
                     continue
-                finals[request] = -1
+                finals[request] = -1  # one preempted may be there twice
                 length = lengths[request]
                 decodes -= 1
                 context -= length + 1
+                covered -= at_end[request]
                 begins[(step - length) % size] -= 1
-                state[request] = _ENDING
+                state[request] = ENDING
                 ended.append(request)
                 last[request] = front
             context += decodes
@@ -343,13 +321,14 @@ class Simulation:
                 if left:
                     final = step + left
                     finals[request] = final
-                    heappush(heap, final << _SHIFT | request)
+                    heappush(heap, final << SHIFT | request)
                     length = lengths[request]
                     begins[(final - length) % size] += 1
                     decodes += 1
                     context += length - left + 2
+                    covered += (length - left) // size + 1
                 else:
-                    state[request] = _ENDING
+                    state[request] = ENDING
                     ended.append(request)
                     last[request] = front
             if ended:
@@ -365,12 +344,18 @@ class Simulation:
                     known += more
                     if next_s == math.inf and more:
                         next_s = front
+            if lag:
+                due += unseen
+                unseen = ended
+                view = begun
+            else:
+                due += ended
+                view = now
             step += 1
-            view = begun if lag else now
             turns += 1
-            if not turns % _LOOK_EVERY:
+            if not turns % LOOK_EVERY:
                 if len(order) > 64 + 4 * (decodes + ending):
-                    order[:] = [r for r in order if state[r] in (_RUNNING, _ENDING)]
+                    running.tidy()
                 if observer is not None and observer.stop(now):
                     timeline.stopped = True
                     break
@@ -381,18 +366,3 @@ class Simulation:
         timeline.steps, timeline.busy_s, timeline.running_s = steps, now - idle_s, running_s
         timeline.hit_tokens, timeline.admitted = blocks.hit_tokens, head
         return timeline
-
-    def _with_blocks(self, step: int, count: int, decodes: int) -> int:
-        """Take the blocks that `count` decode steps begin after the first, `step`; 1 if too few are free."""
-        size, begins, blocks = self._limits.block_size, self._begins, self._blocks
-        cycles, rest = divmod(count - 1, size)
-        start = (step + 1) % size
-        need = cycles * decodes + sum(begins[start : start + rest])
-        if start + rest > size:
-            need += sum(begins[: start + rest - size])
-        if need > blocks.free:
-            return 1
-        blocks.free -= need
-        if blocks.queue is not None:
-            blocks.queue.hand_out(need)
-        return count
