@@ -164,13 +164,20 @@ def shared_memory(profile: Profile) -> set[str]:
     volumes = {v["name"]: v for v in kubernetes(profile)["spec"]["template"]["spec"]["volumes"]}
     (service,) = yaml.safe_load(export(profile, "compose"))["services"].values()
     (model,) = yaml.safe_load(export(profile, "helm"))["servingEngineSpec"]["modelSpec"]
-    sizes = {volumes["shm"]["emptyDir"]["sizeLimit"], service["shm_size"], model.get("shmSize", "")}
-    return {size.rstrip("Gigb") for size in sizes if size}
+    own = [v["emptyDir"]["sizeLimit"] for v in model.get("extraVolumes", []) if v["name"] == "shm"]
+    mounted = [m["mountPath"] for m in model.get("extraVolumeMounts", []) if m["name"] == "shm"]
+    # the chart makes a volume `shm` of its own with a tensorParallelSize: there must not be two
+    assert ("tensorParallelSize" in model.get("vllmConfig", {})) != bool(own)
+    assert mounted == ["/dev/shm"] * len(own)
+    (charted,) = own or [model["shmSize"]]
+    sizes = {volumes["shm"]["emptyDir"]["sizeLimit"], service["shm_size"], charted}
+    return {size.rstrip("Gigb") for size in sizes}
 
 
 def test_shared_memory_holds_the_ranks_and_the_offloaded_blocks() -> None:
     assert shared_memory(make_profile({})) == {"2"}
     assert shared_memory(make_profile(PARALLEL, gpu="4xH100-80G")) == {"16"}
+    assert shared_memory(make_profile({"swap-space": 16})) == {"18"}
     offloaded = {**PARALLEL, "swap-space": 30.5}
     assert shared_memory(make_profile(offloaded, gpu="4xH100-80G")) == {"47"}
 
@@ -181,6 +188,13 @@ def test_the_hubs_cache_is_mounted_with_the_files_that_a_snapshot_links_to() -> 
         "services"
     ].values()
     assert service["volumes"][1]["source"] == service["volumes"][1]["target"] == cache
+
+
+def test_the_chart_asks_for_no_runtime_of_gpus_where_there_are_none() -> None:
+    on_cpu = yaml.safe_load(export(make_profile({}, gpu="cpu"), "helm"))["servingEngineSpec"]
+    assert on_cpu["runtimeClassName"] == "" and on_cpu["modelSpec"][0]["requestGPU"] == 0
+    on_gpu = yaml.safe_load(export(make_profile({}), "helm"))["servingEngineSpec"]
+    assert "runtimeClassName" not in on_gpu
 
 
 def test_a_default_of_the_chart_does_not_switch_prefix_caching_off() -> None:
@@ -207,6 +221,9 @@ def test_the_charts_schema_knows_every_value(flags: dict[str, FlagValue]) -> Non
     assert {"name", "repository", "tag", "modelURL", "replicaCount"} <= set(model) <= set(HELM_KINDS)
     assert {"requestCPU", "requestMemory", "requestGPU"} <= set(model)
     assert all(isinstance(value, HELM_KINDS[key]) for key, value in model.items())
+    for probe in (engine["startupProbe"], engine["livenessProbe"]):
+        assert set(probe) == {"initialDelaySeconds", "periodSeconds", "failureThreshold", "httpGet"}
+    assert [m["name"] for m in model["extraVolumeMounts"]] == [v["name"] for v in model["extraVolumes"]]
     assert all(isinstance(word, str) for word in model.get("vllmConfig", {}).get("extraArgs", []))
     assert len(f"release-{model['name']}-vllm-stack") <= 63
     assert engine["startupProbe"]["periodSeconds"] * engine["startupProbe"]["failureThreshold"] > 5 * 42.5

@@ -34,9 +34,11 @@ def export(profile: Profile) -> str:
     """Values of one model. The chart adds host and port; the token of the hub is the key `token` of a secret
     `huggingface`, if there is one.
 
-    As soon as there is a `vllmConfig`, the chart switches prefix caching off unless it is asked for
-    (helm/templates/deployment-vllm-multi.yaml), and it makes /dev/shm only with a `tensorParallelSize`: both
-    are said, all else are words of `extraArgs`.
+    As soon as there is a `vllmConfig`, the chart switches prefix caching off unless it is asked for, and it
+    makes /dev/shm only with a `tensorParallelSize` (helm/templates/deployment-vllm-multi.yaml): both are
+    said, all else are words of `extraArgs`, and without a `tensorParallelSize` /dev/shm is a volume of the
+    model. Its pods ask for the runtime class `nvidia` unless told not to (helm/values.yaml), which a
+    machine without GPUs does not have.
     """
     words = [kubernetes_word(word) for word in serve_words(profile)]
     repository, tag = image(profile)
@@ -55,12 +57,20 @@ def export(profile: Profile) -> str:
     }
     if config := _vllm_config(profile, words[3:]):
         model["vllmConfig"] = config
+    volumes: list[dict[str, Any]] = []
+    mounts: list[dict[str, Any]] = []
+    shared = f"{shm_gib(profile)}Gi"
     if "tensorParallelSize" in config:
-        model["shmSize"] = f"{shm_gib(profile)}Gi"
+        model["shmSize"] = shared
+    else:
+        volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared}})
+        mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - the container's shared memory
     if folder := model_folder(profile):
-        model["extraVolumes"] = [{"name": "model", "hostPath": {"path": folder, "type": "Directory"}}]
-        model["extraVolumeMounts"] = [{"name": "model", "mountPath": folder, "readOnly": True}]
-    engine = {
+        volumes.append({"name": "model", "hostPath": {"path": folder, "type": "Directory"}})
+        mounts.append({"name": "model", "mountPath": folder, "readOnly": True})
+    if volumes:
+        model |= {"extraVolumes": volumes, "extraVolumeMounts": mounts}
+    engine: dict[str, Any] = {
         "containerPort": PORT,
         # two do not fit one GPU, so the old one goes first
         "strategy": {"type": "Recreate"},
@@ -78,6 +88,8 @@ def export(profile: Profile) -> str:
         },
         "modelSpec": [model],
     }
+    if not cards:
+        engine["runtimeClassName"] = ""
     return comment(profile) + yaml_text({"servingEngineSpec": engine})
 
 
