@@ -1,18 +1,21 @@
 """Does a recommendation hold? Seeded studies on an engine whose truth is known; prints finals.md's table.
 
-    python tests/benchmarks/finals.py [STUDIES] [THROUGH_TUNE]
+    python tests/benchmarks/finals.py [STUDIES] [THROUGH_TUNE] [KEEP]
 
 STUDIES of each kind (400), the first THROUGH_TUNE of them (50) through the whole of `tune`, the others with a
-scripted search of twelve configurations whose noisy figures choose the finalists.
+scripted search of twelve configurations whose noisy figures choose the finalists. What has been run is kept
+in the file KEEP, if there is one, and not run again.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "study"))
@@ -42,16 +45,27 @@ def covers(row: Outcomes, gain: float) -> bool:
     return row.interval[0] <= gain <= row.interval[1]
 
 
-def main(studies: int = 400, through_tune: int = 50) -> None:
+def kept_in(file: Path) -> dict[tuple[int, bool], Outcomes]:
+    """Outcomes by seed and by whether something beats the default."""
+    rows = [json.loads(text) for text in file.read_text().splitlines()] if file.exists() else []
+    return {
+        (row["seed"], row.pop("beats")): Outcomes(**{**row, "interval": tuple(row["interval"])})
+        for row in rows
+    }
+
+
+def main(studies: int = 400, through_tune: int = 50, keep: Path = Path("/dev/null")) -> None:
     begun = time.process_time()
-    with tempfile.TemporaryDirectory() as folder:
-        kinds = {}
-        for beats in (False, True):
-            root = Path(folder) / str(beats)
-            kinds[beats] = [
-                (searched if seed < through_tune else scripted)(seed, beats, root) for seed in range(studies)
-            ]
-    nothing, something = kinds[False], kinds[True]
+    known = kept_in(keep)
+    with tempfile.TemporaryDirectory() as folder, keep.open("a") as file:
+        for seed in range(studies):
+            for beats in (False, True):
+                if (seed, beats) in known:
+                    continue
+                study = searched if seed < through_tune else scripted
+                known[seed, beats] = row = study(seed, beats, Path(folder) / str(beats))
+                print(json.dumps({"beats": beats, **asdict(row)}, default=bool), file=file, flush=True)
+    nothing, something = ([known[seed, beats] for seed in range(studies)] for beats in (False, True))
     tuned = [row for row in something if row.recommended == "tuned"]
     print("| what | studies | rate | 95% interval |\n|---|---|---|---|")
     print(
@@ -70,4 +84,4 @@ def main(studies: int = 400, through_tune: int = 50) -> None:
 
 
 if __name__ == "__main__":
-    main(*(int(value) for value in sys.argv[1:3]))
+    main(*(int(value) for value in sys.argv[1:3]), *(Path(value) for value in sys.argv[3:4]))

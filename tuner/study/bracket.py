@@ -17,6 +17,7 @@ _SAFE = 1  # and a load this many steps further down, at which the SLO is surely
 _USUAL_SLOPE = 5.0  # of log P99 by the logarithm of the load, near the capacity
 _LONGEST = 8
 _TRIES = 40
+_FAR = 4 * WIDEST
 
 
 def common_steps(offer: Offer, expected: Iterable[float]) -> tuple[int, int]:
@@ -70,6 +71,9 @@ def next_step(margins: Mapping[int, float], lowest: int) -> int | None:
     low, high = pair
     at = low + (high - low) * -margins[low] / (margins[high] - margins[low])
     if high - low > WIDEST:
+        if high - low > _FAR:
+            # P99 turns up near the capacity: the line through a load far below falls short of it
+            at = (at + high - margins[high] / _USUAL_SLOPE / math.log(STEP)) / 2.0
         return min(max(round(at), low + 1), high - 1)
     below = math.floor(at) - _SAFE
     return below if lowest <= below < min(margins) else None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tuner.engines.base import LaunchFailure, Outcome, ServerFacts
+from tuner.engines.base import LaunchFailure, Outcome, Predictor, ServerFacts
 from tuner.measure import STEP, Capacity, achieved, finite
 from tuner.space.config import LaunchConfig
-from tuner.spec import FlagValue
+from tuner.spec import FlagValue, LoadMode
 from tuner.study.baseline import Baseline
 from tuner.study.evidence import Launched
 from tuner.study.history import History
@@ -21,6 +21,7 @@ CONTENDERS = 2
 BETTER = STEP * (1.0 + 1e-9)
 """Where figures are exact, a winner carries more than one step of the load grid over the default."""
 Bounds = tuple[float | None, float | None]
+_FURTHEST = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +90,15 @@ def choose_contenders(
     job: Job,
     history: History,
     baseline: Baseline,
-    search_offer: Offer,
     held_out: Offer,
+    share: float,
     *,
     most: int = CONTENDERS,
 ) -> list[Finalist]:
-    """The best of the search as they would be exported; of equals the one that changes least."""
+    """The best of the search as they would be exported; of equals the one that changes least.
+
+    `share` is what a configuration is expected to carry on the held-out part, of what it did in the search.
+    """
     passed = [r for r in history.records if r.outcome is Outcome.OK and r.number != 0]
     passed.sort(key=lambda r: (-r.value_rps, len(baseline.flags_changed(r.config)), r.number))
     found: dict[LaunchConfig, Finalist] = {}
@@ -105,7 +109,7 @@ def choose_contenders(
         found[config] = Finalist(
             label="ABC"[len(found)],
             config=config,
-            start=_start(job, record.value_rps, search_offer, held_out),
+            start=_start(job, record.value_rps, held_out, share),
             changed=baseline.flags_changed(config),
         )
         if len(found) == most:
@@ -113,13 +117,11 @@ def choose_contenders(
     return list(found.values())
 
 
-def the_default(
-    job: Job, history: History, baseline: Baseline, search_offer: Offer, held_out: Offer
-) -> Finalist:
+def the_default(job: Job, history: History, baseline: Baseline, held_out: Offer, share: float) -> Finalist:
     """The default as a finalist."""
     trial = history.baseline()
     carried = float(trial.value or 0.0) if trial and trial.constraints["crash"] <= 0 else 0.0
-    return Finalist("default", baseline.config, _start(job, carried, search_offer, held_out))
+    return Finalist("default", baseline.config, _start(job, carried, held_out, share))
 
 
 def best_of(contenders: list[Finalist], default: Finalist) -> Finalist | None:
@@ -132,8 +134,38 @@ def best_of(contenders: list[Finalist], default: Finalist) -> Finalist | None:
     return default if default.load > 0.0 else None
 
 
-def _start(job: Job, carried: float, search_offer: Offer, held_out: Offer) -> float:
+def carried_over(job: Job, config: LaunchConfig, searched: Offer, held_out: Offer) -> float:
+    """What a configuration should carry on the held-out part of the trace, as a share of what it carries on
+    the search's: as predicted, else by the tokens of a request.
+
+    The rates at which both were recorded do not matter: what a server carries depends on the requests.
+    """
+    if job.engine.deterministic:
+        return 1.0
+    if (ask := job.predictor) is not None and (share := _predicted(ask, config, held_out)) > 0.0:
+        return share
+    if job.spec.load is LoadMode.USERS:
+        return 1.0
+    return _bounded(_tokens(searched) / max(_tokens(held_out), 1.0))
+
+
+def _predicted(ask: Predictor, config: LaunchConfig, held_out: Offer) -> float:
+    before = ask.capacity_rps(config)
+    after = ask.capacity_rps(config, trace=held_out.test.trace) if before > 0.0 else 0.0
+    return _bounded(after / before) if after > 0.0 else 0.0
+
+
+def _tokens(offer: Offer) -> float:
+    trace = offer.test.trace
+    return float(trace.input_tokens.mean() + trace.output_tokens.mean())
+
+
+def _bounded(share: float) -> float:
+    return min(max(share, 1.0 / _FURTHEST), _FURTHEST)
+
+
+def _start(job: Job, carried: float, held_out: Offer, share: float) -> float:
     """From where a capacity is searched: for a deterministic engine the same whoever repeats it."""
     if job.engine.deterministic or carried <= 0.0:
         return held_out.start
-    return carried * held_out.start / search_offer.start
+    return carried * share

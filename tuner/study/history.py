@@ -71,6 +71,11 @@ class History:
         """What the launches so far took."""
         return [a["startup_s"] for t in self.complete if "startup_s" in (a := attrs_of(t))]
 
+    def replays_s(self) -> list[float]:
+        """What a replay took in each trial that met the SLO: replays of others are often stopped early."""
+        passed = [attrs_of(t) for t in self.complete if t.user_attrs.get("outcome") == Outcome.OK.value]
+        return [a["replay_s"] / a["replays"] for a in passed if a.get("replay_s") and a.get("replays")]
+
     def launches(self) -> int:
         """Launches of all trials, those handed back included."""
         return int(sum(attrs_of(t).get("launches", 0) for t in self.complete + self._failed))

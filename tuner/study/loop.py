@@ -17,7 +17,7 @@ from tuner.study.job import Job
 from tuner.study.learn import relearn
 from tuner.study.load import Offer, make_offer
 from tuner.study.memory import Memory, points_of, recollect
-from tuner.study.plan import make_plan
+from tuner.study.plan import make_plan, replay_estimate_s
 from tuner.study.records import Observer, TuneResult
 from tuner.study.remote import Helped
 from tuner.study.resume import finished_result, keep_result, reap
@@ -76,7 +76,8 @@ def costs(job: Job, offer: Offer, history: History) -> Costs:
     """What a launch and a replay take here: as seen, else as estimated."""
     seen = history.startups_s()
     launch_s = sum(seen) / len(seen) if seen else job.engine.startup_estimate_s()
-    return Costs(launch_s, offer.test.loads.at(offer.test.loads.natural_rps).duration_s)
+    replays = history.replays_s()
+    return Costs(launch_s, sum(replays) / len(replays) if replays else replay_estimate_s(job, offer))
 
 
 def _search(

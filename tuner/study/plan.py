@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from tuner.space import quality_flags
-from tuner.study.budget import MOST_FINAL_LAUNCHES, Costs
+from tuner.spec import LoadMode
+from tuner.study.budget import MOST_FINAL_LAUNCHES, Costs, trials_within
 from tuner.study.job import Job
-from tuner.study.load import make_offer
+from tuner.study.load import Offer, make_offer
 from tuner.study.memory import recollect
 from tuner.study.patience import patience_rule
 from tuner.study.points import draw
@@ -32,7 +33,7 @@ def make_plan(job: Job, place: StudyPlace, *, sampler: str | None = None) -> Pla
     windows = split(job.trace, job.spec.load)
     offer = make_offer(windows.search, job.spec)
     superset = offer.test.loads.at(offer.test.loads.natural_rps)
-    costs = Costs(job.engine.startup_estimate_s(), superset.duration_s)
+    costs = Costs(job.engine.startup_estimate_s(), replay_estimate_s(job, offer))
     budget = job.spec.budget
     engine_s = costs.trials_s(budget.trials) + costs.finals_s()
     kind = sampler or job.options.sampler or available()
@@ -50,6 +51,8 @@ def make_plan(job: Job, place: StudyPlace, *, sampler: str | None = None) -> Pla
         replay_s=costs.replay_s,
         launch_s=costs.launch_s,
         trials=budget.trials,
+        budget_s=budget.engine_s,
+        budget_trials=trials_within(budget, costs),
         finals=MOST_FINAL_LAUNCHES,
         engine_s=min(engine_s, budget.engine_s) if budget.engine_s else engine_s,
         parameters=job.space.describe(),
@@ -61,6 +64,16 @@ def make_plan(job: Job, place: StudyPlace, *, sampler: str | None = None) -> Pla
             note for note in (windows.note, _quality(job), _beside(job), *_guided(job, place)) if note
         ),
     )
+
+
+def replay_estimate_s(job: Job, offer: Offer) -> float:
+    """Seconds that a replay should take: as many requests as it has, at the load that the defaults should
+    carry, else at the trace's own rate."""
+    loads = offer.test.loads
+    rps = 0.0
+    if job.predictor is not None and job.spec.load is LoadMode.RATE:
+        rps = job.predictor.capacity_rps(job.space.baseline())
+    return loads.at(rps if rps > 0.0 else loads.natural_rps).duration_s
 
 
 def _beside(job: Job) -> str:

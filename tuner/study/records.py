@@ -41,6 +41,9 @@ class Plan:
     coverage: Mapping[int, float]
     sampler: str
     notes: tuple[str, ...] = ()
+    budget_s: float | None = None
+    """Engine time that the user gave, if any, and how many launches of the search should fit it."""
+    budget_trials: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 
 from tuner.measure import STEP, Capacity, Judgement, Probe, achieved, finite
 from tuner.profiles.evidence import Drift, FinalRow
 from tuner.spec import LoadMode
+from tuner.study.accounts import spent_s
 from tuner.study.bracket import around, common_steps, measure_around
-from tuner.study.budget import MOST_FINAL_LAUNCHES, Costs
+from tuner.study.budget import MOST_FINAL_LAUNCHES, REPLAYS_A_FINAL, Costs, budget_left_s
 from tuner.study.evidence import Keeper, Launched
 from tuner.study.finalist import Figures, Finalist
 from tuner.study.history import History
@@ -24,6 +24,10 @@ DRIFT_LIMIT = 0.1
 """More than this between two launches of the default is more than launches usually vary."""
 _MORE_FIRST, _MORE_AGAIN = 5, 3
 """Replays beyond the first two of a launch, the first time and the second."""
+_CHANCE = 0.2
+"""Odds of being better than the best at which a contender is launched again."""
+_NEAR = 3
+"""Grid steps: an expected capacity further than this from the common loads gets a replay of its own."""
 
 
 class Rounds:
@@ -34,14 +38,18 @@ class Rounds:
         self.contenders = contenders
         self.default = default
         self.common = common_steps(stage.offer, [f.start for f in (*contenders, default)])
+        self.more = _MORE_FIRST
         self._told = History(stage.study).launched()
         self._shown: set[int] = set()
+        self._standing: Contest | None = None
 
     def standing(self) -> Contest:
         """Where all stand by what has been measured so far."""
-        evidence = {f.label: [one.judged for one in f.launched] for f in (*self.contenders, self.default)}
-        spec = self.stage.job.spec
-        return contest(evidence, "default", spec.slo, rivals=len(self.contenders), seed=spec.seed)
+        if self._standing is None:
+            evidence = {f.label: [one.judged for one in f.launched] for f in (*self.contenders, self.default)}
+            spec, rivals = self.stage.job.spec, len(self.contenders)
+            self._standing = contest(evidence, "default", spec.slo, rivals=rivals, seed=spec.seed)
+        return self._standing
 
     def show(self, finalist: Finalist) -> None:
         """One launch of a finalist; replays that an interrupted process made are not made again."""
@@ -49,6 +57,7 @@ class Rounds:
         again = any(one.judged for one in finalist.launched)
         first = self._first_steps(finalist)
         stage.next(finalist)
+        self._standing = None
         keeper = Keeper(
             stage.place.finals_folder(stage.launches),
             f"{self._told} trials, {finalist.label}: {finalist.config.key()}",
@@ -66,7 +75,8 @@ class Rounds:
                     keeper.replayed(launched, load, judgement.replay)
                 return launched.judged.get(load) or launched.invalid[-1][1]
 
-            measure_around(stage.offer, judge, first, more=_MORE_AGAIN if again else _MORE_FIRST)
+            more = min(_MORE_AGAIN, self.more) if again else self.more - (len(first) - 2)
+            measure_around(stage.offer, judge, first, more=more)
             capacity = _capacity(launched)
             stage.bench.observer.final_finished(finalist.label, capacity)
             if not again and launched.users is None:
@@ -85,8 +95,9 @@ class Rounds:
             if finalist is not self.default:
                 self._shown = set(launched.users.rows)
 
-    def _first_steps(self, finalist: Finalist) -> Iterable[int]:
-        """The common loads; on a later launch those beside the capacity that the earlier one showed."""
+    def _first_steps(self, finalist: Finalist) -> tuple[int, ...]:
+        """The common loads, and the finalist's own where those are far from it; on a later launch those
+        beside the capacity that the earlier one showed."""
         grid = self.stage.offer.grid
         margins = {
             grid.step(load): margin_of(judgement)
@@ -95,7 +106,10 @@ class Rounds:
         }
         pair = around(margins) if margins else None
         if pair is None:
-            return self.common
+            own = self.stage.offer.grid.step(finalist.start)
+            low, high = self.common
+            between = low + _NEAR < own < high - _NEAR and self.more > 1
+            return (low, own, high) if between else (low, high)
         low, high = pair
         at = low + (high - low) * -margins[low] / (margins[high] - margins[low])
         lower = [step for step in margins if step <= at - 1.0]
@@ -120,9 +134,11 @@ class Rounds:
 def rounds(stage: Stage, costs: Costs, contenders: list[Finalist], default: Finalist) -> Finals:
     """A B D, then D B A with what is left of the budget: drift hits all alike.
 
-    The second round leaves out whoever failed, cannot beat the default any more, or is surely behind another.
+    The second round leaves out whoever failed, cannot beat the default any more, or is hardly the best. What
+    it so leaves of the six launches goes to the best and the default, as long as they are undecided.
     """
     held = Rounds(stage, contenders, default)
+    held.more = replays_beyond_two(stage, costs, len(contenders) + 1)
     for finalist in [*contenders, default]:
         held.show(finalist)
     race = _race(held, MOST_FINAL_LAUNCHES - stage.launches - 1)
@@ -133,7 +149,28 @@ def rounds(stage: Stage, costs: Costs, contenders: list[Finalist], default: Fina
             if not stage.affordable(costs):
                 break
             held.show(finalist)
+        while stage.affordable(costs) and (again := _undecided(held)) is not None:
+            held.show(again)
     return _conclusion(held)
+
+
+def replays_beyond_two(stage: Stage, costs: Costs, launches: int) -> int:
+    """How many replays beyond the first two a launch of the first round may make within the budget."""
+    left_s = budget_left_s(stage.job.spec.budget, spent_s(stage.study))
+    return max(min(costs.replays_of(left_s / launches) - REPLAYS_A_FINAL + _MORE_FIRST, _MORE_FIRST), 1)
+
+
+def _undecided(held: Rounds) -> Finalist | None:
+    """Who is launched once more to tell whether the best beats the default: the one seen less often."""
+    now, default = held.standing(), held.default
+    able = [f for f in held.contenders if f.failure is None and now.sure_load(f.label) > 0.0]
+    best = max(able, key=lambda f: now.standings[f.label].capacity, default=None)
+    if best is None or default.failure is not None or len(best.launched) < 2:
+        return None
+    interval = now.gain_interval(best.label)
+    if interval is None or not 1.0 / STEP < interval[0] <= 1.0:
+        return None  # it is proven, or no launch more would prove it
+    return best if len(best.launched) <= len(default.launched) else default
 
 
 def _race(held: Rounds, most: int) -> list[Finalist]:
@@ -145,8 +182,9 @@ def _race(held: Rounds, most: int) -> list[Finalist]:
     able.sort(key=lambda f: f is not best and not (best and _fewer(now, f, best)))
     for finalist in able:
         over_default = now.gain_interval(finalist.label)
-        over_best = now.gain_interval(finalist.label, best.label) if best and finalist is not best else None
-        if (over_default is None or over_default[1] > STEP) and (over_best is None or over_best[1] > 1.0):
+        hopeful = over_default is None or over_default[1] > STEP
+        likely = finalist is best or (best is not None and _worth(now, finalist, best))
+        if hopeful and likely:
             kept.append(finalist)
     return [f for f in held.contenders if f in kept[: max(most, 0)]]
 
@@ -185,6 +223,11 @@ def _equal(now: Contest, one: Finalist, best: Finalist) -> bool:
     """Whether two cannot be told apart: less than a grid step lies between, and the interval has 1."""
     ratio, interval = now.gain(one.label, best.label), now.gain_interval(one.label, best.label)
     return ratio is not None and interval is not None and interval[1] >= 1.0 and ratio * STEP >= 1.0
+
+
+def _worth(now: Contest, one: Finalist, best: Finalist) -> bool:
+    """Whether one may be better than the best, or would be deployed in its place."""
+    return now.odds(one.label, best.label) > _CHANCE or _fewer(now, one, best)
 
 
 def _fewer(now: Contest, one: Finalist, best: Finalist) -> bool:

@@ -7,7 +7,9 @@ Three things move a measured capacity, and each enters the intervals:
 - the launch: the same flags started again give a few percent more or less, and a replay a little on top.
   The launches of all finalists together say how much; with two each that is little to go by, so it starts
   from what launches usually vary (`LAUNCH_SPREAD`, worth `PRIOR_LAUNCHES` observations), and the quantiles
-  are those of Student's distribution;
+  are those of Student's distribution. One whose launches differ far more than that, as where its P99 hardly
+  rises with the load and noise moves its capacity far, says nothing about the others' launches and is judged
+  by its own;
 - the curve: between loads the logarithm of P99 is taken as linear in that of the load.
 """
 
@@ -32,6 +34,8 @@ LAUNCH_SPREAD = 0.035
 """Relative standard deviation of the capacity from launch to launch, before any is seen."""
 PRIOR_LAUNCHES = 5
 LEAST_SPREAD = 0.01
+_OUT_OF_LINE = 3.0
+"""Times the usual spread: a finalist whose launches differ more is judged by itself."""
 MOST_MARGIN = math.log(2.0)
 """A P99 over twice the SLO says only that it is: the replay was stopped there."""
 _GROWING = 0.05  # a queue that grew all along: over the SLO, had it gone on
@@ -55,6 +59,12 @@ class Standing:
     deviations: tuple[float, ...]
     launches: int
     metric: str
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the launches' log capacity by themselves; 0 of fewer than two."""
+        squares = float(np.square(self.deviations).sum())
+        return math.sqrt(squares / max(len(self.deviations) - 1, 1))
 
     def capacity_at(self, times: float) -> float | None:
         """Capacity at so many times the SLO; None where no load was replayed on both sides of that."""
@@ -178,25 +188,39 @@ class Contest:
         self._seed = seed
 
     @cached_property
-    def spread(self) -> tuple[float, float]:
+    def alone(self) -> frozenset[str]:
+        """Finalists whose launches are out of line with all others', as long as those are the fewer."""
+        seen = {label: standing for label, standing in self.standings.items() if standing.deviations}
+        out = {label for label, standing in seen.items() if standing.spread > _OUT_OF_LINE * LAUNCH_SPREAD}
+        return frozenset(out) if 2 * len(out) <= len(seen) else frozenset()
+
+    def spread(self, label: str) -> tuple[float, float]:
         """Standard deviation of log capacity from launch to launch, and its degrees of freedom."""
+        alike = [label] if label in self.alone else self.standings.keys() - self.alone
         squares, freedom = PRIOR_LAUNCHES * LAUNCH_SPREAD**2, float(PRIOR_LAUNCHES)
-        for standing in self.standings.values():
-            if standing.deviations:
-                squares += float(np.square(standing.deviations).sum())
-                freedom += len(standing.deviations) - 1
+        for deviations in (self.standings[one].deviations for one in sorted(alike)):
+            if deviations:
+                squares += float(np.square(deviations).sum())
+                freedom += len(deviations) - 1
         return max(math.sqrt(squares / freedom), LEAST_SPREAD), freedom
 
     @cached_property
     def draws(self) -> dict[str, F64]:
         """Draws of the logarithm of each capacity, traffic and launches together."""
-        spread, freedom = self.spread
         rng = np.random.default_rng([self._seed, 1])
-        scale = spread * np.sqrt(freedom / rng.chisquare(freedom, DRAWS))
-        return {
-            label: standing.draws + scale * rng.standard_normal(DRAWS) / math.sqrt(standing.launches)
-            for label, standing in self.standings.items()
-        }
+        scales: dict[tuple[float, float], F64] = {}
+        draws = {}
+        for label, standing in self.standings.items():
+            spread, freedom = self.spread(label)
+            if (spread, freedom) not in scales:
+                scales[spread, freedom] = spread * np.sqrt(freedom / rng.chisquare(freedom, DRAWS))
+            launch = scales[spread, freedom] * rng.standard_normal(DRAWS)
+            draws[label] = standing.draws + launch / math.sqrt(standing.launches)
+        return draws
+
+    def odds(self, label: str, over: str) -> float:
+        """How likely it is that one carries more than another."""
+        return float((self.draws[label] > self.draws[over]).mean())
 
     def gain(self, label: str, over: str | None = None) -> float | None:
         """Capacity over that of another (the default); None where that carries nothing."""

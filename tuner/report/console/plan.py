@@ -28,6 +28,11 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     if plan.coverage:
         shares = ", ".join(f"{length:,} holds {percent(share)}" for length, share in plan.coverage.items())
         yield f"  coverage  max-model-len {shares} of the trace"
+    if plan.budget_s is not None and plan.budget_trials is not None:
+        yield (
+            f"  budget    {span(plan.budget_s)} of engine time: about {min(plan.budget_trials, plan.trials)}"
+            " launches of the search, the rest for the finals"
+        )
     yield (
         f"  search    at most {plan.trials} launches ({plan.sampler}),"
         f" then at most {plan.finals} for the finals on a part of the trace that the search did not see"
