@@ -9,6 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tuner.masking import mask
 from tuner.replay.records import Replay, Workload
 from tuner.replay.stop import Curtailment
@@ -266,6 +269,13 @@ class Predictor(Protocol):
         """Quick guesses for many configurations that can start: capacity and spread of each.
 
         They rest on the capacities asked for so far; before the first they are 0.
+        """
+        ...
+
+    def outlook(self, configs: Sequence[LaunchConfig]) -> NDArray[np.float64]:
+        """What launches may show beyond the prediction: draws x configurations, logs of capacity around it.
+
+        Each row is one belief about all of them, so that what two configurations share is no difference.
         """
         ...
 

@@ -11,9 +11,11 @@ from tuner.space.config import LaunchConfig
 from tuner.spec import FlagValue, LoadMode
 from tuner.study.baseline import Baseline
 from tuner.study.evidence import Launched
+from tuner.study.guide import standing
 from tuner.study.history import History
 from tuner.study.job import Job
 from tuner.study.load import Offer
+from tuner.study.records import TrialRecord
 from tuner.study.trial import Run
 from tuner.study.users import UserFigures
 
@@ -99,8 +101,11 @@ def choose_contenders(
 
     `share` is what a configuration is expected to carry on the held-out part, of what it did in the search.
     """
-    passed = [r for r in history.records if r.outcome is Outcome.OK and r.number != 0]
-    passed.sort(key=lambda r: (-r.value_rps, len(baseline.flags_changed(r.config)), r.number))
+    passed = [r for r in history.records if r.number != 0]
+    passed = [r for r in passed if r.outcome is Outcome.OK or r.lost_at_rps is not None]
+    carried = {r.number: _carried(job, r) for r in passed}
+    passed = [r for r in passed if carried[r.number] > 0.0]
+    passed.sort(key=lambda r: (-carried[r.number], len(baseline.flags_changed(r.config)), r.number))
     found: dict[LaunchConfig, Finalist] = {}
     for record in passed:
         config = baseline.least(record.config)
@@ -109,12 +114,21 @@ def choose_contenders(
         found[config] = Finalist(
             label="ABC"[len(found)],
             config=config,
-            start=_start(job, record.value_rps, held_out, share),
+            start=_start(job, carried[record.number], held_out, share),
             changed=baseline.flags_changed(config),
         )
         if len(found) == most:
             break
     return list(found.values())
+
+
+def _carried(job: Job, record: TrialRecord) -> float:
+    """What a trial is ranked by: its capacity, and where launches differ what a predictor makes of it, which
+    may put one that lost to a lucky incumbent first.
+    """
+    if job.engine.deterministic or job.predictor is None:
+        return record.value_rps if record.outcome is Outcome.OK else 0.0
+    return standing(job.predictor, record)
 
 
 def the_default(job: Job, history: History, baseline: Baseline, held_out: Offer, share: float) -> Finalist:

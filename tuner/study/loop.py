@@ -63,6 +63,7 @@ def tune(job: Job, place: StudyPlace, observer: Observer) -> TuneResult:
         guide = make_guide(job, place, baseline, windows.search, hints)
         asker = Asker(job, study, baseline, sampler, seeds, guide)
         _search(job, place, study, bench, offer, baseline, asker)
+        asker.lessons.catch_up(study)  # a study that resumes here has asked for nothing
         held_out = make_offer(windows.finals, job.spec)
         price = costs(job, held_out, History(study))
         finals = hold_finals(job, place, study, bench, (offer, held_out), baseline, price)

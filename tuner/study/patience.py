@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 GUIDE = "guide"
 WORTH = 0.005
 """Expected gain, as a share of the best so far, below which another launch is not worth its time."""
-LEAST = 4
+LEAST = 8
 """Launches before the search may stop for want of anything to gain, where figures are not exact."""
 LOSSES = 3
 """Proposals in a row that brought nothing, after which guide and sampler take turns."""

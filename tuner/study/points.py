@@ -32,6 +32,29 @@ def mutated(
     return changed
 
 
+_LEVELS = 9
+_SHIFTS = (0.6, 0.8, 0.9, 1.1, 1.25, 1.6)
+
+
+def levels(distribution: BaseDistribution, value: Any) -> list[Any]:
+    """Other values of a parameter: all of a few, else some spread over its range and some near to `value`."""
+    from optuna.distributions import CategoricalDistribution
+
+    listed = _values(distribution, 2 * _LEVELS)
+    if isinstance(distribution, CategoricalDistribution):
+        return [other for other in distribution.choices if other != value]
+    if listed is not None:
+        return [other for other in (inside(distribution, v) for v in listed) if other != value]
+    low, high = float(distribution.low), float(distribution.high)  # type: ignore[attr-defined]
+    spread = np.geomspace if distribution.log else np.linspace  # type: ignore[attr-defined]
+    wanted = [float(v) for v in spread(low, high, _LEVELS)]
+    if distribution.log and _is_number(value):  # type: ignore[attr-defined]
+        wanted += [value * shift for shift in _SHIFTS]
+    elif _is_number(value):
+        wanted += [value + (shift - 1.0) * (high - low) / 2.0 for shift in _SHIFTS]
+    return [other for other in dict.fromkeys(inside(distribution, v) for v in wanted) if other != value]
+
+
 def inside(distribution: BaseDistribution, value: float) -> Any:
     """The value of a distribution nearest to a number; for categories the nearest that is a number.
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from tuner.engines.base import LaunchFailure, Server, ServerFacts
-from tuner.measure import Capacity, Judgement, Verdict, summarize
+from tuner.measure import STEP, Capacity, Judgement, Verdict, summarize
 from tuner.replay.records import Replay, Workload
 from tuner.replay.stop import Curtailment
 from tuner.space.config import LaunchConfig
@@ -21,6 +21,8 @@ from tuner.study.records import Observer
 from tuner.study.storage import plain
 
 Judge = Callable[[float], Judgement]
+_BELOW = 4
+"""Steps of the grid below the load at which a configuration lost."""
 
 
 @dataclass(slots=True)
@@ -144,14 +146,20 @@ class Bench:
     def find_capacity(
         self, config: LaunchConfig, folder: Path, offer: Offer, start: float, *, beat_start: bool = False
     ) -> Run:
-        """Launch `config` and find the highest load that it carries."""
-        return self.run(
-            config,
-            folder,
-            lambda session: search(
-                offer, lambda load: session.judge(offer, load), start, beat_start=beat_start
-            ),
-        )
+        """Launch `config` and find the highest load that it carries.
+
+        One that loses at the start is replayed once more at a lower load: what it shows there teaches a
+        predictor, and a launch costs far more than a replay.
+        """
+
+        def measure(session: Session) -> Capacity:
+            capacity = search(offer, lambda load: session.judge(offer, load), start, beat_start=beat_start)
+            below = offer.snap(start / STEP**_BELOW)
+            if capacity.lost and self.job.predictor is not None and not self.job.engine.deterministic:
+                session.judge(offer, max(below, offer.floor))
+            return capacity
+
+        return self.run(config, folder, measure)
 
 
 def _parts_s(session: Session | None) -> tuple[float, float]:

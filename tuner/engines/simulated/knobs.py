@@ -37,6 +37,11 @@ KNOBS: dict[str, Knob] = {
     "frontend": Knob(seconds=("frontend_token_s", "frontend_chunk_s", "frontend_crowd_s"), spread=0.3),
 }
 SPREADS = np.array([knob.spread for knob in KNOBS.values()])
+ELASTICITY = 1.1
+"""How much capacity goes with the time of a step, in logs: queues make it a little more than one."""
+_BOUND_BY = {"weights": 0.35, "cache": 0.2, "matmul": 0.35, "device": 0.1}
+BOUND_BY = np.array([_BOUND_BY.get(name, 0.0) for name in KNOBS])
+"""About how much of a step's time each knob stands for; the shares add up to one."""
 
 
 def stretched(base: Coefficients, logs: Sequence[float]) -> Coefficients:

@@ -11,9 +11,9 @@ import numpy as np
 from tuner.engines.base import Judged, LaunchFailure, ServerFacts
 from tuner.engines.simulated.calibration import Calibration, Course
 from tuner.engines.simulated.course import course_of, rounded
-from tuner.engines.simulated.engine import SIMULATED_FLAGS, SimulatedEngine
-from tuner.engines.simulated.knobs import KNOBS, stretched
-from tuner.engines.simulated.likeness import Likeness, Numbers
+from tuner.engines.simulated.engine import SimulatedEngine
+from tuner.engines.simulated.hidden import Numbers
+from tuner.engines.simulated.knobs import BOUND_BY, ELASTICITY, stretched
 from tuner.engines.simulated.limit import Loads, highest_load
 from tuner.engines.simulated.screen import Screen
 from tuner.engines.simulated.server import SimulatedServer
@@ -27,10 +27,7 @@ Key = tuple[LaunchConfig, str, Slo | None]
 _EXACT = 0.005
 _MISFIT = 0.03
 """What a prediction is off by even where every coefficient is known: the form of the simulator."""
-_ELASTICITY = 1.1
-"""How much capacity goes with the time of a step, in logs: queues make it a little more than one."""
 _MOST_REPLAYS = 3
-_BOUND_BY = dict.fromkeys(KNOBS, 0.0) | {"weights": 0.35, "cache": 0.2, "matmul": 0.35, "device": 0.1}
 
 
 class SimulatedPredictor:
@@ -50,9 +47,10 @@ class SimulatedPredictor:
         self._exact = exact
         self._loads: dict[tuple[str, Slo | None], Loads] = {}
         self._known: dict[Key, float] = {}
+        self._in_force: dict[LaunchConfig, Mapping[str, FlagValue]] = {}
         self._start: float | None = None
         self._taught: list[tuple[LaunchConfig, float]] = []
-        self._calibration = Calibration(self._replay_taught, Likeness(sorted(SIMULATED_FLAGS)))
+        self._calibration = Calibration(self._replay_taught, self._carry_taught)
         self._screen = Screen()
 
     def capacity_rps(
@@ -76,8 +74,15 @@ class SimulatedPredictor:
         effective = [self._effective(config) for config in configs]
         usual = self._screen.guess(effective)
         beyond, _ = self._calibration.beyond_of(effective)
-        guesses = np.exp(usual - _ELASTICITY * beyond).tolist()
+        guesses = np.exp(usual - ELASTICITY * beyond).tolist()
         return list(zip(guesses, self._spreads(configs, effective).tolist(), strict=True))
+
+    def outlook(self, configs: Sequence[LaunchConfig]) -> Numbers:
+        """See `Predictor`."""
+        if self._exact:
+            return np.zeros((1, len(configs)))
+        drawn = self._calibration.draws([self._effective(config) for config in configs])
+        return np.asarray(-ELASTICITY * (drawn - drawn.mean(axis=0)))
 
     def learn(
         self, config: LaunchConfig, facts: ServerFacts, judgements: Sequence[tuple[float, Judged]]
@@ -105,13 +110,16 @@ class SimulatedPredictor:
         passed = [replay["load"] for replay in lesson["replays"] if replay["passes"]]
         self._start = max([*passed, self._start or 0.0]) or None
         self._known.clear()
+        self._in_force.clear()
         self._screen.forget()
         if self._exact:
             return
         self._engine.observe(config, lesson["kv_tokens"], lesson["weights_gib"])
         replays = _telling(lesson["replays"])
         self._taught.append((config, 0.0))
-        self._calibration.learn(self._effective(config), [(r["load"], r) for r in replays])
+        failed = [replay["load"] for replay in lesson["replays"] if not replay["passes"]]
+        bracket = max(passed, default=0.0), min(failed, default=math.inf)
+        self._calibration.learn(self._effective(config), [(r["load"], r) for r in replays], bracket)
 
     def server(self, config: LaunchConfig) -> SimulatedServer:
         """A simulated server of the configuration, with what is known of this machine so far.
@@ -128,11 +136,13 @@ class SimulatedPredictor:
             return np.full(len(configs), _EXACT)
         effective = effective or [self._effective(config) for config in configs]
         _, beyond = self._calibration.beyond_of(effective)
-        common = self._calibration.knobs_spread(np.array(list(_BOUND_BY.values())))
-        return np.asarray(np.hypot(_ELASTICITY * np.hypot(beyond, common), _MISFIT))
+        common = self._calibration.knobs_spread(BOUND_BY)
+        return np.asarray(np.hypot(ELASTICITY * np.hypot(beyond, common), _MISFIT))
 
     def _effective(self, config: LaunchConfig) -> Mapping[str, FlagValue]:
-        return self._engine.effective(config)
+        if config not in self._in_force:
+            self._in_force[config] = self._engine.effective(config)
+        return self._in_force[config]
 
     def _server(self, config: LaunchConfig, *, checked: bool = True) -> SimulatedServer:
         logs = self._calibration.knobs_of(self._effective(config)) if not self._exact else None
@@ -169,12 +179,17 @@ class SimulatedPredictor:
         self._loads_for(None, None).judge(send, load)
         return course_of(kept[-1])
 
+    def _carry_taught(self, launch: int, logs: Numbers) -> float:
+        server = self._server_at(self._taught[launch][0], logs, checked=False)
+        loads = self._loads_for(None, None)
+        return highest_load(loads, lambda workload, _: server.replay(workload), self._start or loads.start)
+
     def _note(self, config: LaunchConfig, capacity: float) -> None:
         """Let the screen know what was simulated, without what the configuration has beyond the knobs."""
         if capacity > 0.0:
             effective = self._effective(config)
             beyond, _ = self._calibration.beyond_of([effective])
-            self._screen.note(effective, math.log(capacity) + _ELASTICITY * float(beyond[0]))
+            self._screen.note(effective, math.log(capacity) + ELASTICITY * float(beyond[0]))
 
 
 def _telling(replays: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

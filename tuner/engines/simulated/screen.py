@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tuner.engines.simulated.likeness import Numbers
+from tuner.engines.simulated.hidden import Numbers
 from tuner.spec import FlagValue
 
 _NUMBERS = {
