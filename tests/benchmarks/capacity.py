@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "measure"))
 
-from queues import SlotServer, poisson_trace  # noqa: E402
+from queues import SlotServer, chat_lengths, poisson_trace, shipped  # noqa: E402
 
 from tuner.engines.simulated import SimulatedEngine  # noqa: E402
 from tuner.hardware import find_gpu  # noqa: E402
@@ -30,7 +29,7 @@ from tuner.models import find_model  # noqa: E402
 from tuner.replay import Workload  # noqa: E402
 from tuner.space import LaunchConfig  # noqa: E402
 from tuner.spec import Slo  # noqa: E402
-from tuner.traces import Trace, shipped_trace  # noqa: E402
+from tuner.traces import Trace  # noqa: E402
 
 SEEDS = 20
 STARTS = ((2.0, 6), (8.0, 9))
@@ -122,26 +121,16 @@ def cases() -> Iterator[Case]:
             SimulatedEngine(find_gpu(gpu), find_model(model), "0.21.0").launch(LaunchConfig(), Path()).replay
         )
         for slo_s in (15.0, 30.0):
-            yield Case(f"{place}, Poisson", send, poisson_like_shipped, Slo(e2e_p99_s=slo_s), 0.5, 40.0)
+            yield Case(f"{place}, Poisson", send, _chat_lengths, Slo(e2e_p99_s=slo_s), 0.5, 40.0)
         yield Case(f"{place}, shipped", send, _shipped, Slo(e2e_p99_s=30.0), 0.5, 40.0, streams=5)
-
-
-def poisson_like_shipped(seed: int, rps: float, n: int) -> Trace:
-    """Poisson arrivals of single requests whose lengths are drawn from the trace that ships."""
-    model, rng = shipped(), np.random.default_rng(seed)
-    made = poisson_trace(rps, n, seed)
-    rows = rng.integers(0, len(model), n)
-    return replace(made, input_tokens=model.input_tokens[rows], output_tokens=model.output_tokens[rows])
-
-
-@cache
-def shipped() -> Trace:
-    """The trace that ships, read once."""
-    return shipped_trace()
 
 
 def _slot_traffic(seed: int, rps: float, n: int) -> Trace:
     return poisson_trace(rps, n, seed)
+
+
+def _chat_lengths(seed: int, rps: float, n: int) -> Trace:
+    return chat_lengths(poisson_trace(rps, n, seed), seed)
 
 
 def _shipped(seed: int, rps: float, n: int) -> Trace:

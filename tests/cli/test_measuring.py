@@ -135,6 +135,22 @@ def test_users_and_rates_and_speeds_are_offered(kimi_tune) -> None:
     assert kimi_tune("simulate", *GPU, "--window", "0.5:1", "--json").json["requests"] < 2000
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--users", "5"),
+        ("--start-rps", "3"),
+        ("--find-max", "--rate", "3"),
+        ("--load", "users", "--rate", "3"),
+        ("--find-max", "--load", "users", "--start-rps", "3"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(kimi_tune, argv: tuple[str, ...]) -> None:
+    ran = kimi_tune("simulate", *GPU, "--slo-p99", "30s", *argv)
+    assert ran.code == 2 and len(ran.err.strip().splitlines()) == 1 and not ran.out
+    assert ran.err.split()[1].startswith(("--users", "--start-rps", "--rate"))
+
+
 def test_a_configuration_that_cannot_start_is_exit_4_with_its_cause(kimi_tune) -> None:
     ran = kimi_tune("simulate", *GPU, "--set", "gpu-memory-utilization=0.2", "--slo-p99", "30s")
     assert ran.code == 4

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
 from tuner.measure import GUARD, STEP, nearest_rank
 from tuner.replay import Replay, Status, Workload
 from tuner.replay.stop import Curtailment
-from tuner.traces import Trace, TraceSource
+from tuner.traces import Trace, TraceSource, shipped_trace
 
 
 def poisson_trace(rps: float, n: int, seed: int, *, mean_tokens: float = 200.0, spread: float = 0.5) -> Trace:
@@ -28,6 +29,19 @@ def poisson_trace(rps: float, n: int, seed: int, *, mean_tokens: float = 200.0, 
         block_tokens=0,
         source=TraceSource("made"),
     )
+
+
+@cache
+def shipped() -> Trace:
+    """The trace that ships, read once."""
+    return shipped_trace()
+
+
+def chat_lengths(trace: Trace, seed: int) -> Trace:
+    """The same arrivals with prompts and answers as long as those of requests of the trace that ships."""
+    rows = np.random.default_rng(seed).integers(0, len(shipped()), len(trace))
+    tokens = {name: getattr(shipped(), name)[rows] for name in ("input_tokens", "output_tokens")}
+    return replace(trace, **tokens)
 
 
 @dataclass(frozen=True)

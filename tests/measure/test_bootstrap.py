@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replays_by_hand import replay_of
 
 from tuner.measure import (
     block_bootstrap,
     block_length,
-    compare,
-    interval,
     isotonic,
     load_at_limit,
     nearest_rank,
@@ -119,6 +116,11 @@ def test_block_lengths_at_the_edges() -> None:
     assert 10 <= block_length([np.where(np.arange(1000) % 7, 1.0, math.inf)]) <= 100
 
 
+def interval(drawn: np.ndarray) -> tuple[float, float]:
+    """The 95% interval of a statistic's draws."""
+    return nearest_rank(drawn, 0.025), nearest_rank(drawn, 0.975)
+
+
 def covered(phi: float, *, blocks: bool, studies: int = 100, n: int = 2000) -> float:
     """How often the 95% interval of a P99 holds the true one."""
     hits = 0
@@ -142,13 +144,11 @@ def test_coverage_of_correlated_latencies() -> None:
 
 def test_a_paired_comparison_sees_what_an_unpaired_one_cannot() -> None:
     latency = np.exp(0.5 * autoregressive(1000, 0.9, 3)[0])
-    rng = np.random.default_rng(0)
-    slower = latency * 1.1 * np.exp(rng.normal(0, 0.05, 1000))
-    paired = compare(replay_of(latency), replay_of(slower))
-    assert paired.differs and paired.interval[0] <= 1.1 <= paired.interval[1]
-    assert paired.ratio == pytest.approx(paired.p99_s[1] / paired.p99_s[0])
-    assert paired.faster < 0.1 and paired.requests == 1000
-    alone = interval(block_bootstrap([latency], block=paired.block, draws=500, seed=1)[:, 0])
+    slower = latency * 1.1 * np.exp(np.random.default_rng(0).normal(0, 0.05, 1000))
+    first, second = block_bootstrap([latency, slower], block=30, draws=500, seed=1).T
+    low, high = interval(second / first)
+    assert 1.0 < low <= 1.1 <= high
+    alone = interval(first)
     assert alone[1] / alone[0] > 1.1
 
 
@@ -156,31 +156,11 @@ def test_no_difference_where_there_is_none() -> None:
     told = 0
     for seed in range(60):
         common, one, other = np.exp(0.4 * autoregressive(1000, 0.8, seed, 3))
-        told += compare(replay_of(common * one), replay_of(common * other), draws=300, seed=seed).differs
+        both = [common * one, common * other]
+        first, second = block_bootstrap(both, block=block_length(both), draws=300, seed=seed).T
+        low, high = interval(second / first)
+        told += low > 1.0 or high < 1.0
     assert told <= 9
-
-
-def test_a_replay_beside_itself() -> None:
-    replay = replay_of(np.linspace(1, 9, 500), failed=[3])
-    same = compare(replay, replay, draws=50)
-    assert (same.ratio, same.interval, same.faster, same.differs) == (1.0, (1.0, 1.0), 0.5, False)
-
-
-def test_failures_in_a_comparison() -> None:
-    good, bad = np.full(1000, 2.0), np.arange(40)
-    failing = compare(replay_of(good), replay_of(good, failed=bad), draws=100)
-    assert failing.ratio == math.inf and failing.interval[1] == math.inf and failing.faster < 0.5
-    both = compare(replay_of(good, failed=bad), replay_of(good, failed=bad), draws=100)
-    assert math.isnan(both.ratio) and not both.differs
-
-
-def test_what_cannot_be_compared() -> None:
-    with pytest.raises(ValueError, match="same workload"):
-        compare(replay_of(np.ones(5)), replay_of(np.ones(6)))
-    with pytest.raises(ValueError, match="same workload"):
-        compare(replay_of(np.ones(5)), replay_of(np.ones(5), tokens=7))
-    with pytest.raises(ValueError, match="stopped"):
-        compare(replay_of(np.ones(5)), replay_of(np.ones(5), stopped=True))
 
 
 # between loads

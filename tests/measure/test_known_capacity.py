@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
-from queues import SlotServer, poisson_trace, stopped_at, within_a_step
+from queues import SlotServer, chat_lengths, poisson_trace, stopped_at, within_a_step
 
-from tuner.measure import STEP, LoadTest, judge
+from tuner.engines.simulated import SimulatedEngine
+from tuner.hardware import find_gpu
+from tuner.measure import GUARD, STEP, LoadTest, judge, nearest_rank
+from tuner.models import find_model
 from tuner.replay import Workload
+from tuner.space import LaunchConfig
 from tuner.spec import Slo
 from tuner.traces import NestedLoads
 
@@ -39,6 +45,27 @@ def test_found_within_five_per_cent_by_few_replays(
         found.append((result.rps, len(result.probes)))
     good = sum(within_a_step(rps, capacity) and replays <= most for rps, replays in found)
     assert good >= 19, [(rps / capacity, replays) for rps, replays in found]
+
+
+def test_the_simulated_engines_capacity_is_found() -> None:
+    """A few of the seeds of tests/benchmarks/capacity.py: its queues come and go over minutes, which a replay
+    has to be long enough to see.
+    """
+    engine = SimulatedEngine(find_gpu("H100-80G"), find_model("meta-llama/Llama-3.1-8B-Instruct"), "0.21.0")
+    server, slo = engine.launch(LaunchConfig(), Path()), Slo(e2e_p99_s=30.0)
+    found = []
+    for seed, start_rps in enumerate((2.0, 40.0)):
+        test = LoadTest(chat_lengths(poisson_trace(8.0, 8000, seed), seed), slo, requests=4000, seed=seed)
+        result = test.capacity(server.replay, start_rps)
+        assert len(result.probes) <= 9
+        found.append(result.rps)
+    base = chat_lengths(poisson_trace(1.0, 30_000, 99), 99)
+
+    def p99_s(rps: float) -> float:
+        long_run = server.replay(Workload(replace(base, arrival_s=base.arrival_s / rps)))
+        return nearest_rank(long_run.e2e_s(), 0.99)
+
+    assert p99_s(max(found) / STEP) <= GUARD * slo.largest_s() < p99_s(min(found) * STEP), found
 
 
 @pytest.mark.parametrize(("slots", "slo_s"), [(64, 20.0), (128, 30.0), (16, 30.0)])

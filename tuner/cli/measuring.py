@@ -45,6 +45,7 @@ _COUNTED = {
     "prompt_tokens": "prompt tokens",
 }
 """The server's own counters, and what they count."""
+_USERS = 10
 
 FindMaxOption = Annotated[
     bool, typer.Option("--find-max", help="Search the highest load that meets the SLO.")
@@ -52,7 +53,9 @@ FindMaxOption = Annotated[
 LoadOption = Annotated[
     LoadMode, typer.Option("--load", help="Open loop by arrival times (rate), or a fixed number of users.")
 ]
-UsersOption = Annotated[int, typer.Option("--users", min=1, help="Users, with --load users.")]
+UsersOption = Annotated[
+    int | None, typer.Option("--users", min=1, help="Users, with --load users; default: 10.")
+]
 SpeedOption = Annotated[
     float, typer.Option("--speed", min=0.001, help="Play the trace so many times faster.")
 ]
@@ -98,14 +101,32 @@ class Measurement:
         """What the options of a command ask for, by the names that `replay` and `simulate` both give them.
 
         Raises:
-            BadRequest: an SLO that is no duration, --find-max without one, or causal users.
+            BadRequest: an SLO that is no duration, --find-max without one, causal users, or an option that
+                what is asked for does not take.
         """
         slo = slo_of(options["slo_p99"], options["slo_ttft_p99"], options["slo_tpot_p99"])
         if options["find_max"] and not slo.limits():
             raise BadRequest("--find-max: no SLO given", "add one, such as --slo-p99 30s")
         refuse_causal_users(options["sessions"], options["load"])
+        _refuse_unused(options)
         same = {field.name: options[field.name] for field in fields(cls) if field.name in options}
+        same["users"] = options["users"] or _USERS
         return cls(slo=slo, rate_rps=options["rate"], **same)
+
+
+def _refuse_unused(options: Mapping[str, Any]) -> None:
+    """What would be dropped in silence is refused."""
+    users = options["load"] is LoadMode.USERS
+    if options["users"] is not None and not users:
+        raise BadRequest("--users: an open loop has none", "add --load users, or leave it out")
+    if options["start_rps"] is not None and (users or not options["find_max"]):
+        raise BadRequest(
+            "--start-rps: nothing is searched in requests/s", "give it with --find-max and --load rate"
+        )
+    if options["rate"] is not None and users:
+        raise BadRequest("--rate: users set their own pace", "leave it out, or use --load rate")
+    if options["rate"] is not None and options["find_max"]:
+        raise BadRequest("--rate: --find-max chooses the loads", "--start-rps says where it starts")
 
 
 def refuse_causal_users(sessions: SessionMode, load: LoadMode) -> None:
@@ -284,6 +305,8 @@ def _show(out: Console, judgement: Judgement, slo: Slo, figures: dict[str, Any])
         row = figures[key]
         cells = "  ".join(f"{name} {_latency(row[name])}" for name in row if name != "p99_interval")
         out.print(f"{label:5s} {cells}")
+    if figures["tokens_estimated"]:
+        out.print("the answers carry no usage: tokens are counted as one a chunk", style="yellow")
     for text, count in figures["errors"].items():
         out.print(f"error {count} x {text}")
     server = figures["server"]

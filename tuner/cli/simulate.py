@@ -51,7 +51,7 @@ def simulate(
     find_max: FindMaxOption = False,
     load: LoadOption = LoadMode.RATE,
     sessions: SessionsOption = SessionMode.RECORDED,
-    users: UsersOption = 10,
+    users: UsersOption = None,
     rate: RateOption = None,
     speed: SpeedOption = 1.0,
     window: WindowOption = None,

@@ -2,7 +2,6 @@
 
 from tuner.measure.bootstrap import DRAWS, block_bootstrap, block_length, p99_rows
 from tuner.measure.capacity import STEP, Capacity, LoadGrid, Measure, Probe, find_capacity
-from tuner.measure.compare import Comparison, compare, interval
 from tuner.measure.interpolate import isotonic, load_at_limit
 from tuner.measure.loadtest import USERS_SERIES, LoadTest, Send, UsersCapacity
 from tuner.measure.percentile import MIN_REQUESTS, interval_ranks, nearest_rank, p99_interval
@@ -16,7 +15,6 @@ __all__ = [
     "STEP",
     "USERS_SERIES",
     "Capacity",
-    "Comparison",
     "Judgement",
     "LoadGrid",
     "LoadTest",
@@ -29,12 +27,10 @@ __all__ = [
     "attainment",
     "block_bootstrap",
     "block_length",
-    "compare",
     "curtailment",
     "find_capacity",
     "finite",
     "guarded",
-    "interval",
     "interval_ranks",
     "isotonic",
     "judge",
