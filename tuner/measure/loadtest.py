@@ -28,6 +28,7 @@ SPAN_OF_SLO = 3.0
 ROUNDS_A_USER = 4
 """Requests that each user of a closed loop makes, at the least."""
 _KEPT_LOADS = 40
+_KEPT_CLOSED = 12
 _DEEPEST = 8.0
 USERS_TOLERANCE = 1.05
 USERS_SERIES = tuple(n * 10**power for power in range(4) for n in (1, 2, 5))
@@ -76,6 +77,7 @@ class LoadTest:
         self.floor_rps = min(self.loads.natural_rps / _DEEPEST, 1.0 / longest_s)
         # every configuration is tried at loads of the same grid: the traces are made once
         self._offered: dict[float, Trace] = {}
+        self._closed: dict[int, Trace] = {}
 
     def at(self, send: Send, rps: float, *, curtail: bool = True, times: float = GUARD) -> Judgement:
         """One open-loop replay at a load, stopped early only where its P99 is certain to be over `times` the
@@ -127,7 +129,12 @@ class LoadTest:
     ) -> Judgement:
         """One closed-loop replay: so many users, each sending its next request when its last has ended."""
         n = max(requests or self.requests, ROUNDS_A_USER * users)
-        trace = NestedLoads(self.trace, requests=n, seed=self.seed).at(self.loads.natural_rps)
+        trace = self._closed.get(n)
+        if trace is None:
+            if len(self._closed) >= _KEPT_CLOSED:
+                del self._closed[next(iter(self._closed))]
+            trace = NestedLoads(self.trace, requests=n, seed=self.seed).at(self.loads.natural_rps)
+            self._closed[n] = trace
         stop = curtailment(self.slo, len(trace), times) if curtail and self.slo.limits() else None
         return judge(send(Workload(trace, users=users), stop), self.slo)
 

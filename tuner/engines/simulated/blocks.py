@@ -33,6 +33,7 @@ class BlockManager:
         "_held",
         "_host",
         "_limits",
+        "_nothing",
         "_refs",
         "_run_blocks",
         "_runs",
@@ -51,8 +52,8 @@ class BlockManager:
         self._runs = len(prefixes.blocks)
         self._first_copy = self._runs + len(prefixes.chains)
         self._refs = [0] * (self._first_copy + len(prefixes.chains))
-        nothing: list[int] = []  # replaced at admission, before anything is put in
-        self._held = [nothing] * len(prefixes.chains)
+        self._nothing: list[int] = []  # replaced at admission, before anything is put in
+        self._held = [self._nothing] * len(prefixes.chains)
         self._copies: dict[int, deque[int]] = {}
         self.free = limits.usable_blocks
         self.hit_tokens = self.loaded_tokens = 0
@@ -100,10 +101,11 @@ class BlockManager:
         if -(-reach // size) - hit_blocks + hit_free > self.free:
             return None
         if queue is not None:
+            refs = self._refs
             for run in runs:
-                if not self._refs[run]:
+                if not refs[run]:
                     self.free -= queue.take(run)
-                self._refs[run] += 1
+                refs[run] += 1
             self._held[request] = runs
             if own_blocks:
                 self.free -= queue.take(own)
@@ -120,10 +122,10 @@ class BlockManager:
         blocks = free = 0
         runs: list[int] = []
         resident, refs = queue.resident, self._refs
-        chain = self._chains[request]
-        for run in chain:
-            length = self._run_blocks[run]
-            if run in self._copies:
+        lengths, copies = self._run_blocks, self._copies
+        for run in self._chains[request]:
+            length = lengths[run]
+            if copies and run in copies:
                 run = self._cached_first(queue, run)
             there = resident[run]
             if not there or blocks + length > limit:
@@ -164,22 +166,22 @@ class BlockManager:
         queue = self.queue
         if not chain or queue is None:
             return
-        full, base = tokens // self._block_size, 0
-        resident = queue.resident
+        room = tokens // self._block_size
+        resident, lengths, host = queue.resident, self._run_blocks, self._host
         held = self._held[request]
+        known = len(held)
         for place, run in enumerate(chain):
-            room = full - base
             if room <= 0:
                 return
-            length = self._run_blocks[run]
-            if place >= len(held):
+            length = lengths[run]
+            if place >= known:
                 held.append(self._begin(queue, request, run))
             there = held[place]
             if resident[there] < length:
-                resident[there] = min(length, room)
-            if self._host is not None and room >= length:
-                self._host.put(run, length)
-            base += length
+                resident[there] = length if length < room else room
+            if host is not None and room >= length:
+                host.put(run, length)
+            room -= length
 
     def _begin(self, queue: FreeQueue, request: int, run: int) -> int:
         """The run that a request begins to compute: a copy where the same content is cached."""
@@ -200,7 +202,9 @@ class BlockManager:
         if queue is None:
             self.free += total
             return
-        plain = total - sum(queue.resident[run] for run in self._held[request])
+        plain, resident = total, queue.resident
+        for run in self._held[request]:
+            plain -= resident[run]
         self.free += plain
         queue.give_back(plain)
         if self._host is not None:
@@ -225,9 +229,10 @@ class BlockManager:
         self._leave(queue, request)
 
     def _leave(self, queue: FreeQueue, request: int) -> None:
+        refs = self._refs
         for run in reversed(self._held[request]):
-            self._refs[run] -= 1
-            if not self._refs[run]:
+            refs[run] -= 1
+            if not refs[run]:
                 self.free += queue.resident[run]
                 queue.give_back_run(run)
-        self._held[request] = []
+        self._held[request] = self._nothing

@@ -98,11 +98,11 @@ class Simulation:
                         continue
                     ending -= 1
                     reserved -= at_end[request]
+                    state[request] = GONE
                     if blocks.queue is None:
-                        state[request] = GONE
                         blocks.free += at_end[request]
                     else:
-                        running.release(request)
+                        blocks.release(request, lengths[request] + 1)
                 due.clear()
                 if roomy and partial < 0 and not resumed and calm is not None and calm.worth_it(turns):
                     # some may have given way although they had ended
@@ -275,7 +275,10 @@ class Simulation:
                     ahead = now + seconds
                     begun = now + (count - 1) * seconds + grow * ((count - 1) * (count - 2) // 2)
                     now += count * seconds + grow * (count * (count - 1) // 2)
-                    front = max(max(front, ahead) + count * per_step, now + per_step)
+                    served = (front if front > ahead else ahead) + count * per_step
+                    front = now + per_step
+                    if served > front:
+                        front = served
                     step += count - 1
                     context += decodes * (count - 1)
             else:

@@ -143,9 +143,11 @@ class StepTime:
             + context * self._context_s
             + (attention if attention > reading else reading)
         )
+        least = self._piece_s
         if self._async:
-            return max(host + self._piece_s, device)
-        return host + max(self._piece_s, device)
+            least += host
+            return least if least > device else device
+        return host + (least if least > device else device)
 
 
 def _peak_flops(tflops: Mapping[str, float], shape: ModelShape) -> float:

@@ -12,7 +12,10 @@ def steps_until(wanted_s: float, first_s: float, grow_s: float, most: int) -> in
     else:
         half = first_s - grow_s / 2.0
         steps = math.ceil((math.sqrt(half * half + 2.0 * grow_s * wanted_s) - half) / grow_s)
-    steps = max(min(steps, most), 1)
+    if steps > most:
+        steps = most
+    if steps < 1:
+        steps = 1
     while steps > 1 and (steps - 1) * first_s + grow_s * ((steps - 1) * (steps - 2) // 2) >= wanted_s:
         steps -= 1
     while steps < most and steps * first_s + grow_s * (steps * (steps - 1) // 2) < wanted_s:
