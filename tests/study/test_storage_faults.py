@@ -6,9 +6,10 @@ import sqlite3
 
 import pytest
 from optuna.exceptions import DuplicatedStudyError, StorageInternalError
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, PendingRollbackError
 
 from tuner.errors import BadRequest, EngineUnavailable
+from tuner.study.patient import wait_for
 from tuner.study.storage_faults import storage_fault
 
 
@@ -36,6 +37,21 @@ def wrapped(said: str) -> Exception:
 def test_the_innermost_cause_is_said(said: str, kind: type[Exception]) -> None:
     fault = storage_fault(wrapped(said))
     assert isinstance(fault, kind) and said in str(fault)
+
+
+def test_a_connection_cut_within_a_transaction_is_waited_for() -> None:
+    asked: list[str] = []
+
+    def ask() -> str:
+        asked.append("again")
+        if len(asked) > 2:
+            return "answer"
+        try:
+            raise PendingRollbackError("Can't reconnect until invalid transaction is rolled back.")
+        except PendingRollbackError as error:
+            raise StorageInternalError("An exception is raised during the commit.") from error
+
+    assert wait_for(ask, lambda text: None) == "answer" and len(asked) == 3
 
 
 def test_other_exceptions_are_not_explained_away() -> None:

@@ -41,6 +41,8 @@ def is_away(error: BaseException) -> bool:
         cause = error.__cause__
     if type(error).__module__.split(".")[0] == "grpc":
         return True
+    if isinstance(cause, exc.PendingRollbackError):
+        return True  # a connection was cut within a transaction, and Optuna asked once more in the same one
     if not isinstance(cause, exc.OperationalError | exc.InterfaceError | exc.InternalError):
         return isinstance(cause, exc.DBAPIError) and bool(cause.connection_invalidated)
     return not any(word in str(cause).lower() for word in _HOPELESS)
