@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 from search_parts import best as best_module  # noqa: E402
-from search_parts.best import LEAST_LOSS, best_of  # noqa: E402
+from search_parts.best import LEAST_LOSS, Hunt, best_of  # noqa: E402
 from search_parts.developing import DEVELOPING  # noqa: E402
 from search_parts.engine import P99_NOISE, THROUGHPUT_NOISE, TrueEngine  # noqa: E402
 from search_parts.keeper import Keeper  # noqa: E402
@@ -236,6 +236,23 @@ def test_a_bracket_begins_above_a_lull_that_looked_like_a_queue() -> None:
         assert scale._search(None, 0.0) == pytest.approx(scale.load(100))
     scale._judge = _Lull(500, -70).judge  # type: ignore[method-assign]
     assert scale._search(None, 0.0) == pytest.approx(scale.load(-70))
+
+
+def test_the_best_point_is_weighed_as_an_export_is() -> None:
+    problem = DEVELOPING[4]
+    hunt = Hunt(problem, Scale(problem), 1)
+    default = hunt.best
+
+    def capacity(config: LaunchConfig, beat: float = 0.0) -> float:
+        return 10.0 * hunt.rps if beat else worth_rps
+
+    hunt.scale.capacity = capacity  # type: ignore[method-assign]
+    worth_rps = 0.5 * hunt.rps
+    assert (
+        hunt.offer({**default, "stream-interval": 16}) and hunt.best == default
+    )  # it beat the best at high loads only
+    worth_rps = 2.0 * hunt.rps
+    assert hunt.offer({**default, "stream-interval": 4}) and hunt.rps == worth_rps
 
 
 def test_sealed_problems_stay_sealed() -> None:

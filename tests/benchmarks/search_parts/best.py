@@ -89,9 +89,10 @@ class Hunt:
             self.refused += 1
             return False
         self.counted += 1
-        found = self.scale.capacity(config, beat=self.rps)
-        if found > self.rps:
-            self.best, self.rps = point, found
+        if self.scale.capacity(config, beat=self.rps) > self.rps:
+            found = self.scale.capacity(config)  # as an export is weighed
+            if found > self.rps:
+                self.best, self.rps = point, found
         return True
 
     def spread(self, count: int) -> None:

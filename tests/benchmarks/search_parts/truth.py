@@ -66,7 +66,9 @@ class Scale:
     def capacity(self, config: LaunchConfig, beat: float = 0.0) -> float:
         """The highest load within the SLO, 0 where it keeps it nowhere, does not start, or dies.
 
-        With `beat` it is 0 where it does not carry 1% more than that.
+        With `beat` it is 0 where it does not carry 1% more than that; only loads above are looked at then, so
+        it can be more than what is found from the trace's own rate on (where a max-model-len refuses just
+        about 1% of the requests, it is a matter of the draw).
         """
         known = self._capacities.get(config.key())
         if known is not None:
@@ -78,7 +80,8 @@ class Scale:
             found = 0.0
         if found is None:
             return 0.0
-        self._capacities[config.key()] = found
+        if not beat:
+            self._capacities[config.key()] = found
         return found
 
     def _search(self, server: object, beat: float) -> float | None:
