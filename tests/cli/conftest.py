@@ -24,6 +24,7 @@ class Ran:
     @property
     def json(self) -> Any:
         """Its stdout, which has to be one JSON value."""
+        assert self.out, f"exit {self.code}, nothing on stdout: {self.err}"
         return json.loads(self.out)
 
 
