@@ -59,6 +59,8 @@ def test_what_was_simulated_is_in_a_study_of_its_own(tmp_path: Path) -> None:
 
 
 def test_patience() -> None:
-    assert not enough(0.004, 3, exact=False) and enough(0.004, 4, exact=False)
+    assert not enough(0.004, 7, exact=False) and enough(0.004, 8, exact=False)
     assert enough(0.004, 1, exact=True) and not enough(0.006, 9, exact=True)
-    assert "16" in patience_rule(16)
+    assert patience_rule(16, exact=True).startswith("stops before 16 launches")
+    assert patience_rule(16, exact=False).startswith("from launch 8 on stops before 16 launches")
+    assert "stops" not in patience_rule(8, exact=False)

@@ -24,11 +24,15 @@ PREDICTED = "predicted"
 STOPPED = "stopped"
 
 
-def patience_rule(trials: int) -> str:
+def patience_rule(trials: int, *, exact: bool) -> str:
     """The rule in one line, for the plan."""
+    turns = f"after {LOSSES} proposals in a row without a gain the sampler takes every other turn"
+    if not exact and trials <= LEAST:
+        return turns
+    since = "" if exact else f"from launch {LEAST} on "
     return (
-        f"stops before {trials} launches once the calibrated simulator expects less than {WORTH:.1%} of gain "
-        f"from the next; after {LOSSES} proposals in a row without a gain the sampler takes every other turn"
+        f"{since}stops before {trials} launches once the calibrated simulator expects less than {WORTH:.1%} "
+        f"of gain from the next; {turns}"
     )
 
 

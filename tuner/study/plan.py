@@ -85,7 +85,9 @@ def _beside(job: Job) -> str:
 
 def _guided(job: Job, place: StudyPlace) -> tuple[str, ...]:
     """Lines on the guide's patience and on what earlier studies found."""
-    rule = patience_rule(job.spec.budget.trials) if job.predictor is not None else ""
+    rule = ""
+    if job.predictor is not None:
+        rule = patience_rule(job.spec.budget.trials, exact=job.engine.deterministic)
     return (rule, recollect(job, place).line() if job.options.suggestions else "")
 
 
