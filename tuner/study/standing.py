@@ -11,6 +11,9 @@ Three things move a measured capacity, and each enters the intervals:
   rises with the load and noise moves its capacity far, says nothing about the others' launches and is judged
   by its own;
 - the curve: between loads the logarithm of P99 is taken as linear in that of the load.
+
+Two finalists are compared at the loads that both were sent, near their capacities: what a burst does to one
+it does to the other there, request by request, while a capacity of its own moves with every burst.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ _OUT_OF_LINE = 3.0
 MOST_MARGIN = math.log(2.0)
 """A P99 over twice the SLO says only that it is: the replay was stopped there."""
 _GROWING = 0.05  # a queue that grew all along: over the SLO, had it gone on
+_BESIDE, _NEAR = math.log(1.1), math.log(1.35)  # how far from two capacities a load still compares them
 DRAWS = 2000
 
 Replays = Mapping[float, Judgement]
@@ -47,8 +51,9 @@ Replays = Mapping[float, Judgement]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One finalist. `draws` are logarithms of the capacity under redrawn traffic, `deviations` those of each
-    launch against the mean of all; `capacity` is 0 where even the lowest load is over the SLO.
+    """One finalist. `draws` are logarithms of the capacity under redrawn traffic, `redrawn` the margins under
+    the same, one row a load; `deviations` are logarithms of each launch's capacity against the mean of all;
+    `capacity` is 0 where even the lowest load is over the SLO.
     """
 
     loads: tuple[float, ...]
@@ -56,6 +61,7 @@ class Standing:
     capacity: float
     slope: float
     draws: F64
+    redrawn: F64
     deviations: tuple[float, ...]
     launches: int
     metric: str
@@ -89,7 +95,8 @@ def stand(launches: Sequence[Replays], pooled: Mapping[float, Pooled]) -> Standi
     margins = [pooled[load].margin for load in loads]
     x = np.array(loads)
     found = float(load_at_limit(x, np.exp(np.array(margins)), 1.0))
-    logs = np.log(load_at_limit(x, np.exp(np.stack([pooled[load].draws for load in loads], axis=1)), 1.0))
+    redrawn = np.stack([pooled[load].draws for load in loads])
+    logs = np.log(load_at_limit(x, np.exp(redrawn.T), 1.0))
     slope = _slope(np.log(x), np.array(margins), math.log(found))
     return Standing(
         loads=tuple(loads),
@@ -97,6 +104,7 @@ def stand(launches: Sequence[Replays], pooled: Mapping[float, Pooled]) -> Standi
         capacity=found if min(margins) <= 0.0 else 0.0,
         slope=slope,
         draws=logs - float(np.median(logs)) + math.log(found),
+        redrawn=redrawn,
         deviations=_deviations(launches),
         launches=len(launches),
         metric=pooled[min(loads, key=lambda load: abs(pooled[load].margin))].metric,
@@ -178,6 +186,32 @@ def capacity_of(launch: Replays) -> float:
     return float(load_at_limit(np.array(loads), np.exp(margins), 1.0))
 
 
+def _paired(one: Standing, other: Standing) -> F64 | None:
+    """Draws of the logarithm of one capacity over another, by the P99 of both at the same loads; None where
+    no such load is near.
+
+    There one P99 lies over the other by what the capacities' ratio is worth on the slope of their curves.
+    """
+    if one.capacity <= 0.0 or other.capacity <= 0.0:
+        return None
+    ends = sorted((math.log(one.capacity), math.log(other.capacity)))
+    rows: list[tuple[float, int, int]] = []
+    for mine, load in enumerate(one.loads):
+        if load not in other.loads:
+            continue
+        its = other.loads.index(load)
+        if max(one.margins[mine], other.margins[its]) < MOST_MARGIN:
+            away = max(ends[0] - math.log(load), math.log(load) - ends[1], 0.0)
+            rows.append((away, mine, its))
+    nearest = min((away for away, *_ in rows), default=math.inf)
+    if nearest > _NEAR:
+        return None
+    kept = [(mine, its) for away, mine, its in rows if away <= max(_BESIDE, nearest)]
+    over = np.mean([other.redrawn[its] - one.redrawn[mine] for mine, its in kept], axis=0)
+    logs = over / (0.5 * (one.slope + other.slope))
+    return np.asarray(logs - np.median(logs) + math.log(one.capacity / other.capacity), np.float64)
+
+
 class Contest:
     """All finalists beside each other; `default` is one of them."""
 
@@ -207,6 +241,11 @@ class Contest:
     @cached_property
     def draws(self) -> dict[str, F64]:
         """Draws of the logarithm of each capacity, traffic and launches together."""
+        return {label: standing.draws + self._launch[label] for label, standing in self.standings.items()}
+
+    @cached_property
+    def _launch(self) -> dict[str, F64]:
+        """What of those draws is the launches'."""
         rng = np.random.default_rng([self._seed, 1])
         scales: dict[tuple[float, float], F64] = {}
         draws = {}
@@ -215,12 +254,20 @@ class Contest:
             if (spread, freedom) not in scales:
                 scales[spread, freedom] = spread * np.sqrt(freedom / rng.chisquare(freedom, DRAWS))
             launch = scales[spread, freedom] * rng.standard_normal(DRAWS)
-            draws[label] = standing.draws + launch / math.sqrt(standing.launches)
+            draws[label] = launch / math.sqrt(standing.launches)
         return draws
+
+    def _ratio(self, label: str, over: str) -> F64:
+        """Draws of the logarithm of one capacity over another."""
+        one, other = self.standings[label], self.standings[over]
+        traffic = _paired(one, other)
+        if traffic is None:
+            traffic = one.draws - other.draws
+        return np.asarray(traffic + self._launch[label] - self._launch[over], np.float64)
 
     def odds(self, label: str, over: str) -> float:
         """How likely it is that one carries more than another."""
-        return float((self.draws[label] > self.draws[over]).mean())
+        return float((self._ratio(label, over) > 0.0).mean())
 
     def gain(self, label: str, over: str | None = None) -> float | None:
         """Capacity over that of another (the default); None where that carries nothing."""
@@ -233,7 +280,7 @@ class Contest:
         """Interval of that ratio, which holds for all finalists together (Bonferroni)."""
         if self.gain(label, over) is None:
             return None
-        ratio = self.draws[label] - self.draws[over or self.default]
+        ratio = self._ratio(label, over or self.default)
         tail = (1.0 - CONFIDENCE) / 2.0 / self._rivals
         low, high = np.quantile(ratio, [tail, 1.0 - tail])
         return math.exp(low), math.exp(high)
