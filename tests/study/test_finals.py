@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from toy import DEFAULTS, ToyEngine, Watcher, make_job, truth_rps
 
 from tuner.engines.base import FailureKind, LaunchFailure
+from tuner.measure import Judgement
 from tuner.profiles import load_profile
 from tuner.space.config import LaunchConfig
 from tuner.study import StudyPlace, profile_path, tune
+from tuner.study.evidence import Launched
 from tuner.study.finalist import Finalist, best_of
+from tuner.study.rounds import Rounds
 from tuner.study.trial import Run
 from tuner.study.users import table_numbers
+
+TWO = {"a": 1, "b": 2}
 
 
 def noisy(**more: object) -> ToyEngine:
@@ -69,6 +76,27 @@ def test_the_best_wins_and_of_equals_the_one_that_changes_less() -> None:
     assert best_of([finalist("A", 1.2), finalist("B", 1.4)], default).load == 1.4  # type: ignore[union-attr]
     assert best_of([], finalist("default", 0.0)) is None
     assert best_of([finalist("A", 0.2)], finalist("default", 0.0)).label == "A"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("rps", "changed", "counted"),
+    [(1.4, TWO, True), (1.3, TWO, False), (1.3, {"a": 1}, True), (1.2, {}, False)],
+)
+def test_users_are_counted_on_whoever_may_be_deployed(
+    rps: float, changed: dict[str, int], counted: bool
+) -> None:
+    """The leader, or one that changes less and lies within a step of the leader's 1.33."""
+    leader, late = finalist("A", 1.3, TWO), finalist("B", rps, changed)
+    leader.launched.append(Launched({1.3: judged(1.3, True), 1.365: judged(1.365, False)}))
+    held = Rounds.__new__(Rounds)
+    held.contenders, held.default, held._shown = [leader, late], finalist("default", 1.0), set()
+    held.stage = SimpleNamespace(most_users=lambda session, capacity: (7, {}))  # type: ignore[assignment]
+    figures = held._users(late, None, Carries(rps))  # type: ignore[arg-type]
+    assert (figures is not None and figures.users == 7) if counted else figures is None
+
+
+def judged(rps: float, passes: bool) -> Judgement:
+    return SimpleNamespace(passes=passes, margin=-0.1 if passes else 0.1, unstable=False, offered_rps=rps)  # type: ignore[return-value]
 
 
 def test_numbers_of_the_users_table() -> None:

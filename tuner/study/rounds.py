@@ -116,9 +116,10 @@ class Rounds:
         return (max(lower, default=low), high)
 
     def _users(self, finalist: Finalist, session: Session, capacity: Capacity) -> UserFigures | None:
-        """Count users on the default, and on contenders that lead so far."""
+        """Count users on the default, a contender that leads so far, and its equals that change less."""
         rivals = [f for f in self.contenders if f is not finalist and f.launched]
-        leads = all(capacity.rps > _best(f) for f in rivals)
+        fewer = {f.label: len(finalist.changed) < len(f.changed) for f in rivals}
+        leads = all(capacity.rps * (STEP if fewer[f.label] else 1.0) > _best(f) for f in rivals)
         if capacity.rps <= 0.0 or not (finalist is self.default or leads):
             return None
         users, tried = self.stage.most_users(session, capacity)

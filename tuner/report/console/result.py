@@ -69,7 +69,7 @@ def figures_table(result: TuneResult) -> Table:
             rate(measured.throughput_rps),
             f"{measured.output_tps:,.0f}",
             seconds(measured.p99_s),
-            f"{measured.users:,}",
+            f"{measured.users:,}" if measured.users else "-",
             f"{measured.kv_tokens:,}",
         )
     return table

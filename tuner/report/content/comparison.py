@@ -64,7 +64,8 @@ def _finals_table(view: View, default: Measured, tuned: Measured | None) -> Tabl
     if any(m.cards > 1 for m in sides):
         row("the same for each GPU", [rate(m.throughput_rps / m.cards) for m in sides], _change(
             *(m.throughput_rps / m.cards for m in sides)))  # fmt: skip
-    row("concurrent users", [f"{m.users:,}" for m in sides], _change(*(float(m.users) for m in sides)))
+    users = [f"{m.users:,}" if m.users else NOTHING for m in sides]
+    row("concurrent users", users, _change(*(float(m.users) for m in sides if m.users)))
     for metric in _LATENCIES:
         values = [p99_of(r, metric) for r in at]
         if metric == "e2e" and not any(values):
