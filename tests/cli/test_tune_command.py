@@ -183,3 +183,15 @@ def test_interrupted_and_run_again_it_goes_on_where_it_stopped(tmp_path: Path) -
     alone = json.loads(undisturbed.stdout)
     assert result["trials"] == alone["trials"]
     assert result["winner"]["flags"] == alone["winner"]["flags"]
+
+
+def test_an_interruption_before_there_is_a_study_says_nothing_of_a_report(kimi_tune, monkeypatch) -> None:
+    from tuner.cli import tune as command
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run_study", interrupted)
+    ran = kimi_tune(*MAIN)
+    assert ran.code == 130
+    assert "interrupted" in ran.err and "report" not in ran.err

@@ -227,7 +227,7 @@ def tune(
             with watching(out, verbose=verbose, quiet=quiet) as observer:
                 result = run_study(job, place, observer)
         except KeyboardInterrupt:
-            write_at_end(place)
+            write_at_end(place, interrupted=True)
             raise
         finally:
             runner.close()
@@ -257,7 +257,7 @@ def priced(result: TuneResult, place: StudyPlace, price: GpuCost | None) -> Tune
     return replace(result, profile=profile)
 
 
-def write_at_end(place: StudyPlace) -> Path | None:
+def write_at_end(place: StudyPlace, *, interrupted: bool = False) -> Path | None:
     """The report of a study that has ended or was interrupted; None where it cannot be written.
 
     A report that fails must not take the result with it.
@@ -265,6 +265,8 @@ def write_at_end(place: StudyPlace) -> Path | None:
     try:
         return write_report(read_study(place), ("html", "md"))[0]
     except Exception as error:  # what was measured in hours is shown whatever becomes of the report
+        if interrupted and isinstance(error, BadRequest):  # before there was a study: nothing to report
+            return None
         print(f"kimi-tune: the report was not written ({type(error).__name__}: {error})", file=sys.stderr)
         return None
 
