@@ -77,7 +77,7 @@ def _each(x: Numbers) -> Numbers:
 
 SHAPES: dict[str, tuple[Shape, ...]] = {
     "gpu-memory-utilization": (
-        Shape(0.25, tuple(_above(k, _RAMP) for k in (0.80, 0.82, 0.84, 0.86, 0.88, 0.90, 0.92))),
+        Shape(0.08, tuple(_above(k, _RAMP) for k in (0.80, 0.82, 0.84, 0.86, 0.88, 0.90, 0.92, 0.94))),
     ),
     "max-num-seqs": (
         Shape(0.25, tuple(_over(k, 0.25) for k in (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768))),
@@ -86,14 +86,14 @@ SHAPES: dict[str, tuple[Shape, ...]] = {
         Shape(0.15, tuple(_over(k, 1.0) for k in (1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288))),
         Shape(0.15, tuple(_short_of(k) for k in (1024, 2048, 3072, 4096, 6144, 8192, 16384))),
     ),
-    "block-size": (Shape(0.25, tuple(_below(k) for k in (24, 48, 96))),),
+    "block-size": (Shape(0.2, tuple(_below(k) for k in (24, 48, 96))),),
     "stream-interval": (Shape(0.25, (_each,)),),
-    "enable-prefix-caching": (Shape(0.25, (_on,)),),
-    "async-scheduling": (Shape(0.3, (_on,)), Shape(0.05, (_off,))),
+    "enable-prefix-caching": (Shape(0.2, (_on,)),),
+    "async-scheduling": (Shape(0.18, (_on,)), Shape(0.18, (_off,))),
 }
 """What is known of a flag's direction; `max-model-len` and flags that are not here go by what the first
-launch ran with."""
-_LENGTH_ODDS = 0.25
+launch ran with. Where nothing says which side of a switch is the slow one, both are as likely."""
+_LENGTH_ODDS = 0.15
 _OTHER_ODDS = 0.04
 _WORD_ODDS = 0.2
 _ABSENT: dict[str, FlagValue] = {
