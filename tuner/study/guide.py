@@ -198,9 +198,8 @@ class Field:
         own, others = drawn[:, : len(configs)], drawn[:, len(configs) :]
         best = (self._carried + others).max(axis=1)
         apart = np.abs(logs[:, None] - self._said[None, :])
-        centred = others.T
         for column in range(len(self._launched)):
-            apart[:, column] += (own - centred[column][:, None]).std(axis=0)
+            apart[:, column] += (own - others[:, [column]]).std(axis=0)
         form = np.minimum(_FORM, [spread for _, spread in screened])
         scale = _LOGISTIC * form * (1.0 - np.exp(-apart.min(axis=1) / _ALIKE)) + 1e-4
         ahead = (logs + self._offset)[None, :] + own - best[:, None]

@@ -164,8 +164,7 @@ def replays_beyond_two(stage: Stage, costs: Costs, launches: int) -> int:
 def _undecided(held: Rounds) -> Finalist | None:
     """Who is launched once more to tell whether the best beats the default: the one seen less often."""
     now, default = held.standing(), held.default
-    able = [f for f in held.contenders if f.failure is None and now.sure_load(f.label) > 0.0]
-    best = max(able, key=lambda f: now.standings[f.label].capacity, default=None)
+    best = next(iter(_able(held, now)), None)
     if best is None or default.failure is not None or len(best.launched) < 2:
         return None
     interval = now.gain_interval(best.label)
@@ -177,8 +176,7 @@ def _undecided(held: Rounds) -> Finalist | None:
 def _race(held: Rounds, most: int) -> list[Finalist]:
     """Contenders that can still win, in their order; the best of them where there is no room for all."""
     now = held.standing()
-    able = [f for f in held.contenders if f.failure is None and now.sure_load(f.label) > 0.0]
-    able.sort(key=lambda f: -now.standings[f.label].capacity)
+    able = _able(held, now)
     best, kept = able[0] if able else None, []
     able.sort(key=lambda f: f is not best and not (best and _fewer(now, f, best)))
     for finalist in able:
@@ -224,6 +222,12 @@ def _equal(now: Contest, one: Finalist, best: Finalist) -> bool:
     """Whether two cannot be told apart: less than a grid step lies between, and the interval has 1."""
     ratio, interval = now.gain(one.label, best.label), now.gain_interval(one.label, best.label)
     return ratio is not None and interval is not None and interval[1] >= 1.0 and ratio * STEP >= 1.0
+
+
+def _able(held: Rounds, now: Contest) -> list[Finalist]:
+    """Contenders that carry some load for sure, the best first."""
+    able = [f for f in held.contenders if f.failure is None and now.sure_load(f.label) > 0.0]
+    return sorted(able, key=lambda f: -now.standings[f.label].capacity)
 
 
 def _worth(now: Contest, one: Finalist, best: Finalist) -> bool:
